@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-sys.dont_write_bytecode = True  # bench/report has no ending: its cache would lie beside it
+sys.dont_write_bytecode = True  # bench/report has no extension, so its cache would be written beside it
 SCRIPT = pathlib.Path(__file__).resolve().parent / "report"
 loader = importlib.machinery.SourceFileLoader("report", str(SCRIPT))
 report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))

@@ -1,8 +1,8 @@
 # quire_public_headers(OUTPUT dir HEADERS base/result.h …)
 #
 # include/quire shows a few types of src/ to the programs that use it. Writes those headers, and include/quire itself,
-# below OUTPUT/quire with their includes renamed ("base/result.h" to "quire/base/result.h"): a program that has OUTPUT on
-# its include path sees quire/ and nothing else.
+# The headers are written below OUTPUT/quire with their includes renamed ("base/result.h" to "quire/base/result.h"), so that a
+# program with OUTPUT on its include path sees quire/ and nothing else.
 function(quire_public_headers)
   cmake_parse_arguments(ARG "" "OUTPUT" "HEADERS" ${ARGN})
   file(GLOB interface_headers RELATIVE "${PROJECT_SOURCE_DIR}/include/quire" CONFIGURE_DEPENDS

@@ -1,11 +1,11 @@
-# QUIRE_CUDA=AUTO|ON|OFF: whether CUDA kernels are built in. AUTO: when an nvcc of 12.8 or later is found.
+# QUIRE_CUDA=AUTO|ON|OFF decides whether CUDA kernels are built. AUTO builds them if an nvcc of 12.8 or later is found.
 #
-# Kernels are compiled by nvcc itself, file by file, and linked as plain objects with the static CUDA runtime, so the
-# program starts where there is no driver. Sets QUIRE_HAS_CUDA, and quire::cuda_toolkit (headers and runtime).
+# nvcc itself compiles kernels, file by file. They are linked as plain objects with the static CUDA runtime, so that the program
+# starts on machines without a driver. Sets QUIRE_HAS_CUDA, and quire::cuda_toolkit (headers and runtime).
 #
 #   quire_cuda_sources(target a.cu b.cu c_sm90a.cu)
 #
-# Files named *_sm90a.cu are compiled for that target alone.
+# Files named *_sm90a.cu are compiled only for sm_90a.
 
 set(QUIRE_CUDA AUTO CACHE STRING "Build CUDA kernels: AUTO (when nvcc >= 12.8 is there), ON or OFF")
 set_property(CACHE QUIRE_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -51,7 +51,7 @@ if(NOT QUIRE_CUDA STREQUAL OFF)
   quire_find_cuda()
 endif()
 
-# Adds objects made by nvcc to a target of this folder. tools/nvcc.py fails on registers that spill beyond what
+# Adds objects made by nvcc to a target of this folder. tools/nvcc.py fails if kernels spill more registers than
 # tools/spill_budget.txt allows.
 function(quire_cuda_sources target)
   foreach(source IN LISTS ARGN)
@@ -79,7 +79,7 @@ function(quire_cuda_sources target)
     set_source_files_properties("${object}" TARGET_DIRECTORY ${target} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     list(APPEND objects "${object}")
   endforeach()
-  # The target may be of another directory, whose build files would not know how to make the objects.
+  # The target may be in another directory, whose build files would have no rule to make the objects.
   add_custom_target(${target}_cuda_objects DEPENDS ${objects})
   add_dependencies(${target} ${target}_cuda_objects)
 endfunction()

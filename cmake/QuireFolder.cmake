@@ -1,8 +1,8 @@
 # quire_folder(NAME SOURCES a.cc ... [LINK lib ...] [PRIVATE_LINK lib ...] [TESTS a_test.cc ...] [TEST_LINK lib ...])
 #
-# Declares src/NAME as one static library quire::NAME. Its quire dependencies are not written here: they are the
-# row of tools/layers.txt, so the build and the layer check cannot disagree. Rows may name folders that do not exist
-# yet; those are skipped. TESTS become one GoogleTest binary, quire_NAME_test, discovered by CTest.
+# Declares src/NAME as one static library quire::NAME. Its dependencies on other folders are not written here: they are its row
+# of tools/layers.txt, so that the build and the layer check cannot disagree. A row may name folders that do not exist; those
+# are skipped. TESTS become one GoogleTest binary, quire_NAME_test, whose cases CTest discovers.
 
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../tools/layers.txt" QUIRE_LAYER_ROWS REGEX "^[a-z]+:")
 
@@ -17,8 +17,8 @@ function(quire_layer_deps folder out)
   message(FATAL_ERROR "src/${folder} has no row in tools/layers.txt")
 endfunction()
 
-# quire_unity(TARGET SOURCE...): with QUIRE_UNITY the compiler takes several of the target's sources at once. Most of what
-# it does for one file is to read the headers that it shares with its neighbours.
+# quire_unity(TARGET SOURCE...): with QUIRE_UNITY the compiler compiles several sources of the target at once. Most of the time
+# for one file is spent on reading headers that it shares with its neighbours.
 function(quire_unity target)
   if(NOT QUIRE_UNITY)
     return()
@@ -35,14 +35,14 @@ function(quire_unity target)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # A class that a source defines for itself may hold types of its unnamed namespace. To GCC a group's sources look like
-    # headers, where it warns of that.
+    # A class that a source defines for its own use may have members of a type in its unnamed namespace. In a group GCC treats
+    # the sources like headers, where it warns of such members.
     set_target_properties(${target} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
                           "#pragma GCC diagnostic ignored \"-Wsubobject-linkage\"")
   endif()
 endfunction()
 
-# quire_light(TARGET...): code that runs when something is read, loaded or printed, and not for each token. With -O1 it
+# quire_light(TARGET...): for code that runs when something is read, loaded or printed, and not for each token. With -O1 it
 # compiles in two thirds of the time (docs/decisions/160-light-code.md).
 function(quire_light)
   foreach(target IN LISTS ARGN)
@@ -67,7 +67,7 @@ function(quire_folder name)
   endif()
 endfunction()
 
-# How the code of tests is compiled: LINK names the libraries that it uses beside those of all tests.
+# Sets how test code is compiled. LINK names the libraries that it uses besides those of all tests.
 function(quire_test_code target)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   quire_unity(${target} ${ARG_SOURCES})
@@ -76,7 +76,7 @@ function(quire_test_code target)
   target_link_libraries(${target} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock)
 endfunction()
 
-# quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one; nothing without tests.
+# quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one. Does nothing if tests are off.
 function(quire_test name)
   if(NOT QUIRE_BUILD_TESTS)
     return()
@@ -93,9 +93,9 @@ function(quire_test name)
                        SKIP_REGULAR_EXPRESSION "SKIPPED:")
 endfunction()
 
-# quire_device_test(NAME SOURCES ... LINK ...): tests that ask kernels/cuda/test/test_device.h for a device, as two
-# programs: NAME_test on a GPU's kernels compiled for the CPU, where those are built, and NAME_cuda_test on a GPU. The
-# sources are compiled once.
+# quire_device_test(NAME SOURCES ... LINK ...): tests that get a device from kernels/cuda/test/test_device.h, as two programs:
+# NAME_test runs a GPU's kernels compiled for the CPU, if those are built, and NAME_cuda_test runs on a GPU. The sources are
+# compiled once.
 function(quire_device_test name)
   if(NOT QUIRE_BUILD_TESTS)
     return()

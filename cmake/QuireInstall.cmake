@@ -1,14 +1,15 @@
-# cmake --install: the program, and libquire.so with what a program needs that links it.
+# cmake --install installs the program, and libquire.so with what a program needs to link it.
 #
 #   bin/quire, lib/libquire.so, include/quire/..., lib/cmake/quire (find_package(quire), then link quire::quire),
 #   lib/pkgconfig/quire.pc
 #
-# libquire.so holds all of Quire, so that a program that links it need not know Quire's own libraries. Of others it shows
-# only fmt, whose format strings stand in quire/base/result.h.
+# libquire.so contains all of Quire, so that a program that links it does not need Quire's own libraries. Of other libraries it
+# exposes only fmt, whose format strings are part of quire/base/result.h.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# What programs link. Its symbols are those of the folders that public headers declare; the rest comes along as needed.
+# The library that programs link. It exports the symbols of the folders that public headers declare, and contains what these
+# need.
 file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/quire_shared.cc" CONTENT "// libquire.so has no source of its own.\n")
 add_library(quire_shared SHARED EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/quire_shared.cc")
 set_target_properties(quire_shared PROPERTIES OUTPUT_NAME quire EXPORT_NAME quire VERSION ${PROJECT_VERSION}

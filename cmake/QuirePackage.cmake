@@ -1,5 +1,4 @@
-# What an installed program has beside it (completions, manual page, systemd unit), and packages of all that:
-# `./dev package`.
+# The files that are installed beside the program (completions, manual page, systemd unit), and packages of all these:
 set(manual_dir "${CMAKE_CURRENT_BINARY_DIR}/manual")
 foreach(text "completion bash:quire.bash" "completion zsh:_quire" "completion fish:quire.fish" "man:quire.1")
   string(REGEX REPLACE ":.*$" "" arguments "${text}")
@@ -18,7 +17,7 @@ install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/quire" RENAME co
 install(FILES packaging/quire.service DESTINATION lib/systemd/system COMPONENT service)
 install(FILES packaging/quire.default DESTINATION /etc/default RENAME quire COMPONENT service)
 
-# A package needs the program, and nothing else that a build can make.
+# A package needs only the program, so `all` is not built.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(CPACK_GENERATOR "DEB")
 set(CPACK_PACKAGE_NAME quire)

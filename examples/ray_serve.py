@@ -1,13 +1,14 @@
-"""Ray Serve in front of Quire: each replica is a `quire serve` of its own, to which it passes requests on as they are.
+"""Ray Serve in front of Quire: each replica is a `quire serve` of its own and passes requests on to it unchanged.
 
     pip install -r tools/requirements-ray.txt
     serve run examples.ray_serve:app quire=/usr/bin/quire flags="MODEL --max-model-len 4096" replicas=2 cpus=4
 
-on a cluster of Ray, or `python examples/ray_serve.py` with the same words, and with `port=8000`, for one machine without one. Then
-OpenAI's API is at http://127.0.0.1:8000/v1. A replica is given as many CPUs as `cpus` says, and its server has as many threads.
+runs it on a cluster of Ray. `python examples/ray_serve.py` with the same arguments, and `port=8000`, runs it on one machine
+without a cluster. OpenAI's API is then at http://127.0.0.1:8000/v1. A replica gets as many CPUs as `cpus` says, and its server
+has as many threads.
 
-Ray gives its workers the niceness 15, which the servers inherit: beside other work they get next to no time. A cluster that
-shares its machines is started with RAY_worker_niceness=0 in the environment, as main() does.
+Ray gives its workers the niceness 15, which the servers inherit: beside other work they get almost no time. On a cluster that
+shares its machines, start Ray with RAY_worker_niceness=0 in the environment, as main() does.
 """
 import asyncio
 import os
@@ -23,9 +24,10 @@ from ray import serve
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-# Of a machine that has other work too. Ray starts anew a proxy that does not answer in time, which is 5 s unless it is told otherwise.
+# For machines that do other work, too. Ray restarts a proxy that does not answer in time, which is
+# 5 s by default.
 BESIDE_OTHER_WORK = {"RAY_worker_niceness": "0", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
-# What concerns one connection alone, and the length, which belongs to the way in which this one sends.
+# Headers that concern one connection only, and the length, which depends on how this server sends.
 NOT_PASSED_ON = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 
 
@@ -42,7 +44,7 @@ class Quire:
         self.session = None
 
     async def _url(self):
-        """Where the server listens, once it does."""
+        """Returns the server's address, once it listens."""
         while True:
             self.log.seek(0)
             text = self.log.read()
@@ -60,13 +62,13 @@ class Quire:
         answer = await self.session.request(request.method, path, data=await request.body(), headers=passed_on(request.headers))
 
         async def body():
-            async with answer:  # a client that has gone ends the server's work, too
+            async with answer:  # if the client disconnects, the server stops working on the answer, too
                 async for piece in answer.content.iter_any():
                     yield piece
         return StreamingResponse(body(), answer.status, passed_on(answer.headers))
 
     def check_health(self):
-        """Ray starts a new replica in place of one whose server has ended."""
+        """Is called by Ray, which replaces a replica whose server has ended."""
         if self.server.poll() is not None:
             raise RuntimeError(f"quire serve has ended with code {self.server.returncode}")
 

@@ -1,5 +1,6 @@
-// The input is a file of measured algorithms: it is read or refused, and what is read survives
-// writing and reading again. The sum at the end is made to fit, so that what lies before is read.
+// The input is a file of measured algorithms. It is read or refused, and what is read must stay the
+// same when written and read again. The checksum at the end is corrected, so that what precedes it
+// is read.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The input is an audio file: WAV, FLAC, Ogg or MP3, or what claims to be one.
+// The input is an audio file: WAV, FLAC, Ogg or MP3, possibly malformed.
 #include <cstddef>
 #include <cstdint>
 #include <span>

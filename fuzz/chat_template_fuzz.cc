@@ -1,5 +1,5 @@
-// The input is a chat template, which is rendered over a small conversation: the result is a text
-// or an error, within the limits.
+// The input is a chat template, which is rendered over a small conversation. The result must be a
+// text or an error, within the limits.
 #include <boost/json/parse.hpp>
 #include <cstddef>
 #include <cstdint>

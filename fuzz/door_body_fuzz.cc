@@ -1,5 +1,5 @@
-// The input is the body of a request, after a byte that says through which door it comes; it goes
-// from bytes to what the engine would run.
+// The input is a byte that chooses the API of a request, and its body. It is converted to the
+// requests that the engine would run.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The input is a config.json, a zero byte and a model.safetensors of a model that drafts from hidden
-// states: EAGLE, EAGLE-3 or Medusa, beside a served model of 8 tokens.
+// The input is a config.json, a zero byte and a model.safetensors of a model that drafts from
+// hidden states: EAGLE, EAGLE-3 or Medusa, beside a served model with a vocabulary of 8 tokens.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

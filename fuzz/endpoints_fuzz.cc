@@ -1,4 +1,5 @@
-// The input is a file of backends: reading it gives addresses that can be read again, or a Status.
+// The input is a file of backends. Reading it must give addresses that can be read again, or an
+// error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// The input is a GGUF file: the result is an answer or an error, and every tensor lies inside the
-// file.
+// The input is a GGUF file. The result must be an error, or tensors that all lie inside the file.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

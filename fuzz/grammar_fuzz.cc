@@ -1,5 +1,6 @@
-// Any bytes as a grammar (the first byte chooses its kind) and, after a zero byte, a text: an
-// error, or a matcher whose masks agree with what it accepts and which undoes what it took.
+// The input is a grammar, whose first byte chooses its kind, a zero byte and a text. The result
+// must be an error, or a matcher whose masks agree with what it accepts and whose rollback restores
+// earlier masks.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,12 +14,12 @@ namespace grammar = quire::grammar;
 namespace {
 
 constexpr int kNumKinds = 7;
-int fixed_kind = -1;  // of --kind; -1: the first byte says
+int fixed_kind = -1;  // set by --kind; -1 means that the first byte decides
 
 }  // namespace
 
-// `--kind=2` keeps to one front end, by its number in GrammarKind: libFuzzer leaves alone what
-// begins with two dashes.
+// `--kind=2` tests only one front end, by its number in GrammarKind. libFuzzer ignores options that
+// begin with two dashes.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   constexpr std::string_view kFlag = "--kind=";
   for (int i = 1; i < *argc; ++i) {
@@ -61,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto token = static_cast<uint8_t>(c);
     const bool is_allowed = (row[token / 32] >> (token % 32) & 1) != 0;
     if (matcher.accept(token) != is_allowed) {
-      if (!matcher.fill_mask(again).ok()) return 0;  // past a limit
+      if (!matcher.fill_mask(again).ok()) return 0;  // a limit is exceeded
       std::abort();
     }
     if (!is_allowed) break;

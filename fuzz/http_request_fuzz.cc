@@ -1,5 +1,5 @@
-// The input is raw HTTP requests, after a byte that says how long the pieces are: any cut of the
-// bytes must give the same requests.
+// The input is a byte that sets the size of pieces, and raw HTTP requests. They must be parsed
+// alike however the bytes are split.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The input is an image file: JPEG, PNG or WebP, or what claims to be one.
+// The input is an image file: JPEG, PNG or WebP, possibly malformed.
 #include <cstddef>
 #include <cstdint>
 #include <span>

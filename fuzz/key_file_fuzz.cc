@@ -1,4 +1,4 @@
-// The input is a file of keys.
+// The input is a file of API keys.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Headers of files of KV: whatever the bytes, they are refused or decode to what encodes the same.
+// The input is the header of a file of KV. It is refused, or decodes to a header that can be
+// encoded and decoded again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::byte> bytes(begin, begin + size);
   const quire::Result<int64_t> header_bytes = quire::read_kv_header_size(bytes);
   if (!header_bytes.ok()) return 0;
-  // The size that the file would have to be of, so that more than the first check is reached.
+  // The size that the header requires of the file, so that the checks behind the first one are
+  // reached.
   int64_t file_bytes = 0;
   for (size_t i = 0; i < 8; ++i)
     file_bytes |= static_cast<int64_t>(std::to_integer<uint64_t>(bytes[16 + i]) << (8 * i));

@@ -1,5 +1,5 @@
-// The input is a client's request, a zero byte and the answer of a server that prefills: both legs
-// are objects of JSON wherever the request is one.
+// The input is a client's request, a zero byte and the answer of a prefill server. If the request
+// is a JSON object, both legs must be, too.
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <cstddef>

@@ -1,4 +1,5 @@
-// A model for targets that take bodies of requests: one token per byte, no engine.
+// These classes are a served model for targets that read bodies of requests: one token per byte, no
+// engine.
 #pragma once
 
 #include <memory>

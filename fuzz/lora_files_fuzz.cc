@@ -1,5 +1,5 @@
 // The input is the adapter_config.json of a PEFT adapter, a zero byte, and its tensors as
-// safetensors: the result is an adapter whose modules fit together, or an error.
+// safetensors. The result must be an adapter whose modules fit together, or an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The input is an mmproj file that says of itself what its language model would: the result is a tower
-// or an error.
+// The input is an mmproj file that also contains the metadata of its language model. The result
+// must be a tower or an error.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// The input is a config.json of any family, which is parsed, checked, and turned into a decoder
-// spec and a KV layout.
+// The input is a config.json of any family. It is parsed, checked, and converted to a decoder spec
+// and a KV layout.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// The input is a byte, the length of a content type, the type, and the body of a form.
+// The input is the length of a content type (one byte), the content type, and the body of a form.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The input is a traceparent header, an endpoint, a text of metrics, or one of headers, as the byte
-// before it says.
+// The first byte of the input chooses what the rest is: a traceparent header, an endpoint, a text
+// of metrics, or a text of headers.
 #include <boost/json/parse.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     boost::system::error_code ec;
     boost::json::parse(otlp_metrics(text, "s", 0, 1), ec);
-    if (ec) std::abort();  // what is sent is JSON, whatever the text was
+    if (ec) std::abort();  // what is sent must be JSON for any text
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// The input is a config.json, a zero byte and a modules.json of sentence-transformers: what the
-// model makes of prompts is read from both, and each parser gets the second text alone, too.
+// The input is a config.json, a zero byte and a modules.json of sentence-transformers. How the
+// model pools prompts is read from both, and each parser also gets the second text alone.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

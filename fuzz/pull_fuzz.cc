@@ -1,5 +1,5 @@
-// The input is a file of checksums, an address with what it redirects to, a range of bytes, or the source
-// of a model, as the byte before it says.
+// The first byte of the input chooses what the rest is: a file of checksums, an address with its
+// redirection, a range of bytes, or the source of a model.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The input is a quantization_config: the result is an answer or an error, and patterns end.
+// The input is a quantization_config. The result must be a configuration or an error, and matching
+// patterns must end.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// The input is a quantized matrix: its rows fit their buffers, or there is an error.
+// The input is a quantized matrix. The result must be an error, or rows that fit into their
+// buffers.
 //
 // It has rows (1 byte), inputs / 16 (1 byte), the length of the configuration (2 bytes,
 // little-endian), the configuration, and a safetensors or GGUF file whose module is "m".

@@ -1,5 +1,5 @@
-// The input is what a rank hears from the first one at a step: it is read as a plan whose parts lie
-// within it, or refused.
+// The input is the message of a step from the first rank to the others. It is refused, or decodes
+// to a plan whose parts lie within it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quire::DecodedStep step;
   if (!quire::decode_step(bytes, step).ok()) return 0;
   for (const quire::ScheduledRequest& request : step.plan.scheduled) step.plan.drafts(request);
-  // What was read says the same again.
+  // Encoding the decoded plan must give bytes that can be decoded again.
   std::vector<std::byte> again;
   quire::encode_step(step.before.requests, step.plan, step.adapters, again);
   quire::DecodedStep second;

@@ -1,5 +1,5 @@
-// The input is a tekken.json when it begins with '{', else a tiktoken.model: the result is an error,
-// or a tokenizer whose ids are in range and whose text is well-formed.
+// The input is a tekken.json if it begins with '{', otherwise a tiktoken.model. The result must be
+// an error, or a tokenizer whose ids are in range and whose text is well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

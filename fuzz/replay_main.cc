@@ -1,5 +1,5 @@
-// This program runs a fuzz target over every file of its corpus folder, so that findings stay fixed
-// without libFuzzer.
+// This program runs a fuzz target over every file of its corpus folder, so that fixed bugs stay
+// fixed without libFuzzer.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

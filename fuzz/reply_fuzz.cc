@@ -1,6 +1,6 @@
-// A model's replies in every dialect: taken apart in pieces they say what they say whole, and the
-// arguments of a call that ended are JSON. First bytes: dialect, style of reasoning, length of the
-// pieces, whether the markers are tokens.
+// The input is a model's reply in any dialect. Parsed in pieces it must give the same result as
+// parsed whole, and the arguments of a complete call must be JSON. The first bytes choose the
+// dialect, the style of reasoning, the size of pieces, and whether markers are tokens.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// The input is the body of a generation request, after a byte that says the endpoint; it goes from
-// bytes to what the engine would run.
+// The input is a byte that chooses the endpoint, and the body of a generation request. It is
+// converted to the requests that the engine would run.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (prepared.error().status < 400 || prepared.error().message.empty()) std::abort();
     return 0;
   }
-  // What goes on to the engine keeps every promise made to it.
+  // The requests must have all properties that the engine relies on.
   for (const quire::GenerationRequest& generation : prepared.value().requests) {
     if (!generation.params.validate(256, options.max_logprobs).ok()) std::abort();
     if (generation.prompt_token_ids.empty()) std::abort();

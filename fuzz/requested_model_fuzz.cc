@@ -1,4 +1,4 @@
-// The input is the body of a request, after a byte that says whether it is JSON or a form.
+// The input is a byte that chooses JSON or a form, and the body of a request.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -19,7 +19,7 @@ using quire::CostModel;
 
 quire::Hardware device() { return quire::find_hardware("h100-sxm").value(); }
 
-// Whatever is accepted must be usable.
+// Everything that is accepted must be usable.
 void use(const quire::ModelShape& model, const quire::Hardware& hardware) {
   const auto cost = CostModel::create(model, hardware, {}, {.max_memoised_tokens = 1});
   if (!cost.ok()) return;

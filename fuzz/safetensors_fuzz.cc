@@ -1,5 +1,5 @@
-// The input is a safetensors file, and a shard index: the result is an answer or an error, nothing
-// else.
+// The input is a safetensors file, and also a shard index. The result must be tensors, or an index,
+// or an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

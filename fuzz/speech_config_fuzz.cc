@@ -1,5 +1,5 @@
-// The input is config.json and generation_config.json of a model that hears, with a zero byte between
-// them.
+// The input is the config.json and generation_config.json of a speech recognition model, with a
+// zero byte between them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The input is a server's event stream, after a byte that says how long the pieces are: reading and
-// folding fails only with a Status.
+// The input is a byte that sets the size of pieces, and a server's event stream. Reading and
+// folding it must give a result or an error.
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The input is the config.json of a model that brings adapters for tasks, a zero byte, and its tensors as
-// safetensors: each task is an adapter whose modules fit together, or an error.
+// The input is the config.json of a model with adapters for tasks, a zero byte, and its tensors as
+// safetensors. Each task must be an adapter whose modules fit together, or an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The input is a tokenizer.json (up to the first zero byte) and a text: the result is an error, or
-// a tokenizer whose ids are in range and whose streamed text is well-formed.
+// The input is a tokenizer.json (up to the first zero byte) and a text. The result must be an
+// error, or a tokenizer whose ids are in range and whose streamed text is well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

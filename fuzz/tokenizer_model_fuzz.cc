@@ -1,5 +1,5 @@
-// The input is a tokenizer.model: the result is an error, or a tokenizer whose ids are in range and
-// whose text is well-formed.
+// The input is a tokenizer.model. The result must be an error, or a tokenizer whose ids are in
+// range and whose text is well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The input is a recorded workload, or a text that describes a synthetic one (the first byte
-// chooses): it is read or refused, and what is read survives writing and reading again.
+// The input is a recorded workload, or a text that describes a synthetic one; the first byte
+// chooses. It is read or refused, and what is read must stay the same when written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     read_servegen_texts(text);
   } else if (what == kNumFormats + 3) {
     read_and_write(text, {.format = TraceFormat::kColumns});
-  } else if (text.substr(0, 9) != "empirical") {  // which would read files
+  } else if (text.substr(0, 9) != "empirical") {  // "empirical" would read files
     RandomStream random(1, 1);
     if (const auto lengths = LengthDistribution::parse(text, "fuzz"); lengths.ok()) {
       if (lengths->draw(random) < 1) std::abort();

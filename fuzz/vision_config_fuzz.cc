@@ -1,5 +1,5 @@
-// The input is config.json and preprocessor_config.json of a model that reads images, with a zero
-// byte between them.
+// The input is the config.json and preprocessor_config.json of a model that reads images, with a
+// zero byte between them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

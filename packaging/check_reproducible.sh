@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # check_reproducible.sh [--from-sources]: makes the Debian package, the tarball and the bill of materials twice and compares
-# their bytes. As it is, of the program in build/release, which shows that packing adds no time, order or name of a folder.
-# With --from-sources, of the last commit, which is cloned into two folders of different names and compiled in each, with
-# nothing shared between them; the wheel is made twice as well (after `./dev wheel`, whose tools it takes).
-# $SOURCE_DATE_EPOCH is the time that the packages bear.
+# their bytes. Without options it packs the program in build/release, which shows that packing adds no time, order or name of a
+# folder. With --from-sources it clones the last commit into two folders of different names and compiles it in each, with
+# nothing shared between them; the wheel is made twice, too (after `./dev wheel`, whose tools it uses).
+# $SOURCE_DATE_EPOCH is the time in the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${SOURCE_DATE_EPOCH:?expected the time of the packages, in seconds of Unix}"
@@ -12,7 +12,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 say() { echo "check_reproducible: $*"; }
 
-# pack SOURCES BUILD OUTPUT: the packages of a build.
+# pack SOURCES BUILD OUTPUT: makes the packages of a build.
 pack() {
   mkdir -p "$3"
   local output
@@ -35,7 +35,7 @@ compile() {
   )
 }
 
-# wheel FOLDER OUTPUT TOOLS: the wheel of a folder's sources.
+# wheel FOLDER OUTPUT TOOLS: makes the wheel of a folder's sources.
 wheel() {
   (
     cd "$1"

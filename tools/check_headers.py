@@ -18,7 +18,7 @@ import sys
 from source_commands import source_commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEVICE_FOLDER = "src/kernels/cuda/"  # for the CUDA compiler
+DEVICE_FOLDER = "src/kernels/cuda/"  # headers for the CUDA compiler
 
 
 PART = re.compile(r"^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
@@ -28,7 +28,7 @@ MAX_ERROR_LINES = 6
 
 
 def compile_commands(build_dir):
-    """{source: flags of its command, without the source and the object}"""
+    """Returns {source: flags of its command, without the source and the object}."""
     commands = {}
     for source, _, words in source_commands(build_dir):
         if source.endswith(".cu"):
@@ -50,7 +50,7 @@ def compile_commands(build_dir):
 
 @functools.cache
 def included_by(path):
-    """All headers under src/ that a file includes, also by way of others."""
+    """Returns all headers under src/ that a file includes, directly or through others."""
     found = set()
     for name in INCLUDE.findall(path.read_text()):
         header = ROOT / "src" / name
@@ -60,7 +60,7 @@ def included_by(path):
 
 
 def flags_for(header, commands):
-    """Flags of the source that shares most of its path with the header, its own source before others."""
+    """Returns the flags of the source whose path is most similar to the header's; its own source comes first."""
     def nearness(source):
         shared = len(os.path.commonpath([source, header]))
         return (shared, source.stem == header.stem, not source.stem.endswith("_test"), str(source))
@@ -88,7 +88,7 @@ def check(header, commands):
     if flags is None:
         return "no source includes it"
     if header.name.endswith(PER_INSTRUCTION_SET):
-        flags = flags + ["-Wno-unused-function"]  # kernels that the tables of other files name
+        flags = flags + ["-Wno-unused-function"]  # kernels that are used by tables in other files
     text = f'#include "{header}"\n#include "{header}"\n'  # twice: it must be guarded too
     run = subprocess.run(flags + ["-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
     return "\n".join(run.stderr.splitlines()[:MAX_ERROR_LINES]) if run.returncode else ""

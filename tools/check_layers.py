@@ -76,7 +76,7 @@ def check_sizes(path, text, budgets, problems):
 
 
 def check_product_libraries(problems):
-    """Sources of product libraries are no test helpers."""
+    """Sources of product libraries must not be test helpers."""
     for path in sorted((ROOT / "src").rglob("CMakeLists.txt")):
         for sources in re.findall(r"quire_folder\(\w+\s+SOURCES(.*?)(?:LINK|TESTS|\))", path.read_text(), re.S):
             for source in sources.split():
@@ -107,12 +107,13 @@ def check_folders(problems):
             problems.append(f"{folder}: lists {count} files, tests aside; at most {MAX_FILES}: cut it by subject")
 
 
-# A stand-in for headers of the CUDA compiler, which device code includes, and which compiles that code.
+# A folder that stands in for headers of the CUDA compiler. Device code includes it, and it compiles device code.
 ROOMS_ASIDE = {"kernels/cuda/emulation"}
 
 
 def room_edges():
-    """{room: {rooms of the same folder that its files include}}, tests and test helpers aside."""
+    """Returns {room: {rooms of the same folder that its files include}}, without tests and test helpers. A room is a
+    subfolder, or the files beside the subfolders."""
     edges = collections.defaultdict(set)
     for path in (ROOT / "src").rglob("*"):
         room = path.parent.relative_to(ROOT / "src")
@@ -145,7 +146,7 @@ def check_rooms(problems):
 
 
 def num_upward_includes(allowed):
-    """Includes of a folder that tools/layers.txt has no lower than the one that includes."""
+    """Returns the number of includes of a folder that tools/layers.txt does not list below the including folder."""
     order = {folder: i for i, folder in enumerate(allowed)}
     return sum(order.get(header.split("/")[0], -1) > order[folder]
                for folder in allowed for path in (ROOT / "src" / folder).rglob("*") if path.suffix in SOURCE_SUFFIXES
@@ -153,7 +154,7 @@ def num_upward_includes(allowed):
 
 
 def print_figures():
-    """What the limits are about, as it is: rows of the table in docs/house.md."""
+    """Prints the measured values that the limits restrict, as rows of the table in docs/house.md."""
     allowed, budgets, problems = read_table([]), read_budgets(), []
     check_rooms(problems)
     files = [path for path in (ROOT / "src").rglob("*") if path.is_file()]

@@ -34,7 +34,7 @@ from make_quant_goldens import round_inputs
 from state_models import ZAMBA_QUIET
 
 LOGPROB_TOLERANCE = 2e-3
-INT8_TOLERANCE = 0.08  # of the logits' deviation: an activation beside a tie between two codes moves all that follow
+INT8_TOLERANCE = 0.08  # share of the logits' deviation: an activation near a tie between two codes changes all that follow
 NEAR_TIE = 5e-3
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2", "tanh"]
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
@@ -86,7 +86,7 @@ def windows(r, layers):
     return [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
 
 
-PLAIN = ["default", "linear", "yarn", "llama3"]  # dynamic looks at the length of the call: docs/decisions/003
+PLAIN = ["default", "linear", "yarn", "llama3"]  # dynamic scaling depends on the length of the call: docs/decisions/003
 
 
 def llama(r):
@@ -147,7 +147,7 @@ def gemma3(r):
     base, dim = sizes(r)
     base["tie_word_embeddings"] = True
     full = rope_parameters(r, dim, 256, PLAIN)
-    full.pop("truncate", None)  # transformers does not look for it inside the parameters of a layer type
+    full.pop("truncate", None)  # transformers does not read it from the parameters of a layer type
     return tf.Gemma3TextConfig(**base, head_dim=dim, sliding_window=r.choice([4, 20]),
                                query_pre_attn_scalar=r.choice([dim, 9]), attention_bias=r.random() < 0.3,
                                final_logit_softcapping=r.choice([None, 6.0]),
@@ -202,7 +202,7 @@ def zamba2(r):
 
 FAMILIES = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, phi3=phi3, gemma2=gemma2, gemma3=gemma3,
                 gemma3n=gemma3n, zamba2=zamba2, gpt2=gpt2)
-FLOATS = ("gpt2", "gemma3n", "zamba2")  # never quantized here: not all their widths can be whole groups
+FLOATS = ("gpt2", "gemma3n", "zamba2")  # never quantized here, because not all their widths can be whole groups
 
 
 # ---- the server under test ------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def post(url, body):
 # ---- models ---------------------------------------------------------------------------------------------------------
 
 def random_model(r, config, bits):
-    """A model with weights that are exact in `bits`."""
+    """Returns a model with weights that are exact in `bits` bits."""
     config._attn_implementation = "eager"
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     randomize(model, r.randint(0, 10**6), bits)
@@ -253,9 +253,9 @@ def random_model(r, config, bits):
 
 
 def check_model(r, options, model, path, name, relative_tolerance=0.0):
-    """What the server says of the checkpoint at `path` beside `model`: None, or how they differ.
+    """Compares the server's results for the checkpoint at `path` with those of `model`; returns None, or how they differ.
 
-    relative_tolerance: of the standard deviation of the logits, where that is more than LOGPROB_TOLERANCE.
+    relative_tolerance: a share of the standard deviation of the logits, used if that is greater than LOGPROB_TOLERANCE.
     """
     config = model.config
     prompt = [r.randrange(3, config.vocab_size) for _ in range(r.randint(2, 60))]
@@ -267,7 +267,7 @@ def check_model(r, options, model, path, name, relative_tolerance=0.0):
         return f"{name}: {answer['error']}"
     choice = answer["choices"][0]
     ids = prompt + choice["token_ids"]
-    # LongRoPE chooses by the served length, transformers by that of the call: give it the same choice.
+    # LongRoPE chooses by the served length, transformers by that of the call, so transformers gets the same choice here.
     if getattr(config, "rope_parameters", None) and config.rope_parameters.get("rope_type") == "longrope":
         if (max_len > config.original_max_position_embeddings) != (len(ids) > config.original_max_position_embeddings):
             return None
@@ -302,7 +302,7 @@ def compare_model(r, options, folder):
 
 @contextlib.contextmanager
 def whole_groups():
-    """Configurations whose widths quantization groups divide."""
+    """Returns configurations whose widths are multiples of a quantization group."""
     global sizes
     kept, sizes = sizes, random_quantized.sizes
     try:

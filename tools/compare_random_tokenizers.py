@@ -99,7 +99,7 @@ def flip(r):
 # ---- tokenizers -----------------------------------------------------------------------------------------------------
 
 def bpe(r, tok_parts):
-    """Trained behind its own normalizer and pre-tokenizer."""
+    """Returns a BPE that was trained behind its own normalizer and pre-tokenizer."""
     affixes = {}
     if r.random() < 0.25:
         affixes["continuing_subword_prefix"] = r.choice(["##", "@"])
@@ -165,8 +165,8 @@ def random_tokenizer(r):
     if r.random() < 0.6:
         t.post_processor = post_processor(r)
     for content in r.sample(ADDED, r.randint(0, 5)):
-        # The reference decodes a normalized token to its normal form and then does not know a special one again, which
-        # Quire does not imitate.
+        # The reference decodes a normalized token to its normal form, and then does not recognize it as special. Quire does not
+        # do the same.
         is_normal = t.normalizer is None or t.normalizer.normalize_str(content) == content
         token = tk.AddedToken(content, single_word=r.random() < 0.3, lstrip=r.random() < 0.3, rstrip=r.random() < 0.3,
                               normalized=flip(r) and is_normal)
@@ -181,7 +181,8 @@ def random_text(r):
 
 
 def starts_late(t):
-    """Metaspace "first" goes by offsets into the text as it was, which what was put before it has too."""
+    """Returns whether Metaspace "first" would differ: it uses offsets into the original text, which text that was prepended
+    also has."""
     spec = json.dumps([json.loads(t.to_str())[part] for part in ("normalizer", "pre_tokenizer")])
     return '"first"' in spec and ('"Prepend"' in spec or '"ByteLevel"' in spec)
 
@@ -221,7 +222,7 @@ def main():
             for seed in range(options.seed, options.seed + options.count):
                 try:
                     line = json.dumps(golden(random.Random(seed), seed))
-                except BaseException as error:  # the library's panics are no Exceptions
+                except BaseException as error:  # the library's panics are not Exceptions
                     if isinstance(error, KeyboardInterrupt):
                         raise
                     num_unusable += 1

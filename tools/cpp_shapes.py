@@ -11,9 +11,9 @@ import re
 class Shape:
     kind: str  # "function" or "class"
     name: str
-    line: int  # where it begins
+    line: int  # of the first line
     num_lines: int
-    num_methods: int = 0  # of a class: declared functions that are neither deleted nor defaulted
+    num_methods: int = 0  # for a class: declared functions that are neither deleted nor defaulted
 
 
 _ASIDE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'
@@ -24,7 +24,7 @@ _QUALIFIER = re.compile(r"\b(?:const|noexcept|override|final|mutable|try)$")
 
 
 def _blank(match):
-    """Keeps line breaks, so that positions stay; a digit separator is no character literal."""
+    """Returns the match as blanks. Line breaks stay, so that positions stay."""
     text = match.group(0)
     return re.sub(r"[^\n]", " ", text)
 
@@ -48,12 +48,12 @@ def _kind_of(head, scope):
     if "(" not in head or re.search(r"(?<!operator)=\s*$", before_call) or re.search(r"[^=!<>]=[^=]", before_call):
         return "value"
     if re.search(r"\)\s*(noexcept\s*)?:[^:]", head) and re.search(r"[\w>]$", head) and not _QUALIFIER.search(head):
-        return "member"  # of a constructor's list: its head goes on behind it
+        return "member"  # part of a constructor's member list, behind which its head continues
     return "function"
 
 
 def _is_method(statement):
-    """Whether a statement in a class declares a function."""
+    """Returns whether a statement in a class declares a function."""
     statement = re.sub(r"^\s*(public|private|protected)\s*:", "", statement.strip()).strip()
     if "(" not in statement or re.search(r"=\s*(delete|default)\s*$", statement):
         return False
@@ -64,7 +64,7 @@ def _is_method(statement):
 
 
 def shapes(text):
-    """The functions and classes of a file, in the order in which they end."""
+    """Returns the functions and classes of a file, in the order in which they end."""
     text = _strip(text)
     stack = []  # [kind, name, line where its head begins, methods, head to go on with]
     head_start = 0

@@ -13,7 +13,7 @@ import make_model_goldens
 
 
 class RewardModel(torch.nn.Module):
-    """Qwen2.5-Math-RM, and of two labels Qwen2.5-Math-PRM: two layers on the state of each token
+    """Qwen2.5-Math-RM, and with two labels Qwen2.5-Math-PRM: two layers on the state of each token
     (https://arxiv.org/abs/2409.12122, section 3.2, and https://arxiv.org/abs/2501.07301)."""
 
     def __init__(self, config):
@@ -41,7 +41,7 @@ class RewardModel(torch.nn.Module):
 
 
 def write_gemma_gguf(folder, model, layers, sliding_window):
-    """As converters write EmbeddingGemma with --sentence-transformers-dense-modules."""
+    """Writes the GGUF file as converters write EmbeddingGemma with --sentence-transformers-dense-modules."""
     config = model.config
     named = types.SimpleNamespace(config=config, state_dict=lambda: {f"model.{name}": value for name, value in
                                                                     model.state_dict().items()})

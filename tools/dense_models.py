@@ -34,7 +34,7 @@ def variants(common, rope):
                               "bfloat16", {}),
         "nanochat": (tf.NanoChatConfig(**common(), **rope()), "bfloat16", {}),
         "bitnet": (tf.BitNetConfig(**common(head_dim=8), **rope()), "bfloat16", {}),
-        # GGUF files are of models with another activation.
+        # GGUF files exist only for models with another activation.
         "bitnet_silu": (tf.BitNetConfig(**common(num_hidden_layers=2, hidden_act="silu"), **rope()), "bfloat16",
                         dict(gguf="bitnet")),
         "persimmon": (tf.PersimmonConfig(**heads, num_hidden_layers=3, num_attention_heads=4, intermediate_size=56,

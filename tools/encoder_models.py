@@ -14,8 +14,8 @@ import gguf_blocks
 
 
 class NtkGte(tf.GteModel):
-    """GTE as Alibaba publishes it: under its own name, with a base that is said before it is scaled. All frequencies are
-    those of a base `FACTOR` times as large, divided by FACTOR^(2 / head_dim)."""
+    """GTE as Alibaba publishes it: under its own name, with the base before scaling. All frequencies are those of a base
+    `FACTOR` times as large, divided by FACTOR^(2 / head_dim)."""
 
     BASE, FACTOR = 500.0, 4.0
 
@@ -38,15 +38,15 @@ class NtkGte(tf.GteModel):
 
 
 class JinaTasks(tf.JinaEmbeddingsV3Model):
-    """jina-embeddings-v3 as Jina publishes it: as an XLM-RoBERTa that rotates, every matrix W of which has for each task
-    an update, W + alpha / rank * B A (https://arxiv.org/abs/2409.10173, section 4.3), that torch keeps beside W as a
+    """jina-embeddings-v3 as Jina publishes it: an XLM-RoBERTa with rotary positions. For each task, every matrix W has an
+    update, W + alpha / rank * B A (https://arxiv.org/abs/2409.10173, section 4.3), which torch stores beside W as a
     parametrization. Tables have it transposed, A B."""
 
     TASKS = {"retrieval.query": "find: ", "retrieval.passage": "", "text-matching": "match: "}
     RANK, ALPHA = 3, 2
 
     def save_pretrained(self, folder):
-        plain = tf.JinaEmbeddingsV3Model(self.config)  # whose tensors are saved as they are published
+        plain = tf.JinaEmbeddingsV3Model(self.config)  # its tensors have the published form
         plain.load_state_dict(self.state_dict())
         plain.save_pretrained(folder)
         self.stored = load_file(folder / "model.safetensors")
@@ -64,7 +64,7 @@ class JinaTasks(tf.JinaEmbeddingsV3Model):
             stem = f"roberta.{name.removesuffix('.weight')}.parametrizations.weight"
             published |= {f"{stem}.original": weight, f"{stem}.0.lora_A": a, f"{stem}.0.lora_B": b}
             self.updates[name] = (a, b)
-        # A pooler that nothing reads is there too.
+        # Checkpoints also contain a pooler that is not used.
         published["roberta.pooler.dense.parametrizations.weight.0.lora_A"] = torch.ones(len(self.TASKS), self.RANK, 2)
         save_file(published, folder / "model.safetensors")
         path = folder / "config.json"
@@ -76,7 +76,7 @@ class JinaTasks(tf.JinaEmbeddingsV3Model):
         path.write_text(json.dumps(stated, indent=1) + "\n")
 
     def of_task(self, index):
-        """The model with the updates of one task in its weights."""
+        """Returns the model with the updates of one task added to its weights."""
         merged = dict(self.stored)
         for name, (a, b) in self.updates.items():
             product = a[index] @ b[index] if "embeddings" in name else b[index] @ a[index]
@@ -104,7 +104,8 @@ class JinaBertConfig:
 
 
 def alibi_slopes(heads):
-    """Of a power of two of heads a geometric sequence; else that of the next lower one and every second of the next."""
+    """For a power of two of heads, returns a geometric sequence; otherwise that of the next lower power of two, and every
+    second value of the next higher one."""
     def powers(count):
         return [2.0 ** (-8.0 * (i + 1) / count) for i in range(count)]
     lower = 2 ** math.floor(math.log2(heads))
@@ -140,8 +141,8 @@ class JinaBertLayer(torch.nn.Module):
 
 
 class JinaBert(torch.nn.Module):
-    """jina-embeddings-v2: BERT without learned positions, whose scores fall with the distance on both sides (ALiBi), and
-    with a gate in its MLP (https://arxiv.org/abs/2310.19923, section 3.1)."""
+    """jina-embeddings-v2: BERT without learned positions, whose scores decrease with the distance on both sides (ALiBi),
+    and with a gate in its MLP (https://arxiv.org/abs/2310.19923, section 3.1)."""
 
     def __init__(self, config):
         super().__init__()
@@ -170,7 +171,7 @@ class JinaBert(torch.nn.Module):
         save_file(self.state_dict(), folder / "model.safetensors")
 
 
-# What llama.cpp calls the tensors of BERT's kin.
+# llama.cpp's names of the tensors of BERT-like models.
 GGUF_NAMES = {
     "word_embeddings": "token_embd", "position_embeddings": "position_embd", "token_type_embeddings": "token_types",
     "embeddings.LayerNorm": "token_embd_norm", "attention.self.query": "attn_q", "attention.self.key": "attn_k",
@@ -184,7 +185,7 @@ GGUF_NAMES = {
 
 
 def gguf_name(name):
-    """Of an encoder's tensor as its checkpoint is saved; None: converters leave it out."""
+    """Returns the GGUF name of a tensor of an encoder's checkpoint, or None if converters leave it out."""
     stem, suffix = name.rsplit(".", 1)
     parts = stem.split(".")
     layer = next((part for part in parts if part.isdigit()), None)
@@ -195,7 +196,7 @@ def gguf_name(name):
 
 
 def write_gguf(folder, arch, config, pooling):
-    """model.gguf beside model.safetensors. XLM-R's files begin behind the rows of positions that are for padding."""
+    """Writes model.gguf beside model.safetensors. XLM-R's positions begin behind the rows that are for padding."""
     tensors = {}
     for name, value in load_file(folder / "model.safetensors").items():
         if (new := gguf_name(name)) is None:

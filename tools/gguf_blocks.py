@@ -19,7 +19,7 @@ TYPES = {
     "IQ4_XS": (23, 256, 136), "BF16": (30, 1, 2),
 }
 
-# Types whose blocks are made of random bits, and which the `gguf` package decodes.
+# Types whose blocks are made of random bits; the `gguf` package decodes them.
 GRID_TYPES = {
     "IQ1_S": (19, 256, 50), "IQ1_M": (29, 256, 56), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74), "IQ2_S": (22, 256, 82),
     "IQ3_XXS": (18, 256, 98), "IQ3_S": (21, 256, 110), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66),
@@ -42,7 +42,7 @@ def random_blocks(kind, scales, rng):
 
 
 def decode_random(kind, raw):
-    import gguf  # the oracle environment has it
+    import gguf  # part of the oracle environment
     return gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind]).astype(np.float32)
 
 
@@ -302,7 +302,7 @@ def write_gguf(path, meta, tensors):
 
 
 def main():
-    import gguf  # the package of the ggml project: a second opinion
+    import gguf  # the ggml project's package, as a second opinion
     rng = np.random.default_rng(5)
     for kind, (_, elements, size) in TYPES.items():
         if elements == 1:

@@ -9,8 +9,8 @@ import transformers as tf
 
 
 class IndexGaps(contextlib.AbstractContextManager):
-    """The smallest distance between the last score that an indexer takes and the first that it leaves. Of equal scores
-    the lower position wins, which torch does not say of itself."""
+    """Records the smallest distance between the last score that an indexer takes and the first that it leaves. Of equal
+    scores the lower position wins, which torch does not guarantee."""
 
     def __enter__(self):
         self.smallest = np.inf
@@ -41,8 +41,8 @@ def variants(common, rope):
                 mscale=0.7, mscale_all_dim=0.7)
     direct = dict(latent, q_lora_rank=None)
     indexer = dict(index_topk=16, index_head_dim=8, index_n_heads=6)
-    # A choice is a step: rounding to bfloat16 moves some tokens across it, whose share is kept small. What another
-    # choice changes is still a hundred times what float32 is allowed.
+    # The choice of tokens is a step function: rounding to bfloat16 changes the choice for some tokens, whose share is kept
+    # small. A different choice still changes the result a hundred times as much as float32 is allowed to.
     chosen = dict(quiet={"o_proj.weight": 0.05}, index_gap=2e-5)
     return {
         "deepseek_v2_lite": (tf.DeepseekV2Config(**common(**direct, **experts, topk_method="greedy", n_group=1,
@@ -66,13 +66,13 @@ def variants(common, rope):
                                        mlp_layer_types=["dense", "sparse"]), **rope(**yarn)), "bfloat16", {}),
         "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, **indexer),
                                               **rope(**yarn)), "bfloat16", chosen),
-        # The last layer reads what the first one has chosen.
+        # The last layer uses the tokens that the first one has chosen.
         "glm_moe_dsa": (tf.GlmMoeDsaConfig(**common(**dict(latent, qk_nope_head_dim=12, v_head_dim=16), **experts,
                                                     **indexer, indexer_types=["full", "shared"]), **rope()),
                         "bfloat16", chosen),
         "minicpm3": (tf.MiniCPM3Config(**common(**latent, scale_emb=3.0, scale_depth=1.1, dim_model_base=16), **rope()),
                      "bfloat16", {}),
-        # GGUF files do not state the multipliers, nor how wide values are.
+        # GGUF files state neither the multipliers nor the width of values.
         "minicpm3_plain": (tf.MiniCPM3Config(**common(**dict(latent, v_head_dim=8), scale_emb=12.0, scale_depth=1.4,
                                                       dim_model_base=256, num_hidden_layers=2), **rope()),
                            "bfloat16", dict(gguf="minicpm3", joined=True)),
@@ -90,8 +90,8 @@ GGUF_NAMES = {
 
 
 def gguf_tensors(name, value, config, joined):
-    """The GGUF tensors of one of transformers' tensors of latent attention, or None for any other. `joined`: one tensor
-    expands keys and values, as older converters wrote it."""
+    """Returns the GGUF tensors of one of transformers' tensors of latent attention, or None for any other. With
+    `joined`, one tensor expands keys and values, as older converters wrote it."""
     if getattr(config, "kv_lora_rank", None) is None or ".self_attn." not in name:
         return None
     layer, rest = name.removeprefix("model.layers.").split(".self_attn.")

@@ -20,7 +20,7 @@ def variants(common):
         "gemma4_moe": (tf.Gemma4TextConfig(**common(**dict(base, num_hidden_layers=3, layer_types=base["layer_types"][:3]),
                                                     **alike, **experts)), "bfloat16", dict(gguf="gemma4")),
         "gemma4_unified": (tf.Gemma4UnifiedTextConfig(**common(**without_layer_inputs(base), **alike)), "bfloat16", {}),
-        # Heads as wide as those of the released models.
+        # The heads are as wide as in the released models.
         "gemma4_wide": (tf.Gemma4TextConfig(**common(**dict(base, num_hidden_layers=2, head_dim=256, global_head_dim=512,
                                                             layer_types=base["layer_types"][1:3], hidden_size=16,
                                                             num_attention_heads=2, num_key_value_heads=1))),
@@ -29,7 +29,7 @@ def variants(common):
 
 
 def without_layer_inputs(fields):
-    """Three of the layers, in a class that knows no inputs of layers."""
+    """Returns three of the layers, in a class without inputs of layers."""
     kept = {key: value for key, value in fields.items() if not key.endswith("_per_layer_input")}
     return dict(kept, num_hidden_layers=3, layer_types=fields["layer_types"][:3])
 
@@ -56,7 +56,7 @@ GGUF_GLOBAL_NAMES = {
 
 
 def gguf_tensors(name, value, arch):
-    """The GGUF tensors of one of transformers' tensors that these models alone have, or None for any other."""
+    """Returns the GGUF tensors of one of transformers' tensors that only these models have, or None for any other."""
     if arch != "gemma4":
         return None
     if name in GGUF_GLOBAL_NAMES:
@@ -66,14 +66,16 @@ def gguf_tensors(name, value, arch):
 
 
 def released_config(config):
-    """As the files of released models say what newer versions of transformers write layer by layer."""
+    """Returns the configuration in the form of released files, instead of the form per layer of newer versions of
+    transformers."""
     shape = next(iter(config.pop("per_layer_config").values()))
     return dict(config, global_head_dim=shape["head_dim"],
                 num_global_key_value_heads=shape.get("num_key_value_heads"))
 
 
 def gguf_rope_freqs(config):
-    """Divisors that leave the pairs alone which proportional rope does not rotate."""
+    """Returns the divisors of rotary frequencies, which leave the pairs unrotated that proportional rope does not
+    rotate."""
     pairs = config.per_layer_config["full_attention"].head_dim // 2
     rotated = int(config.rope_parameters["full_attention"]["partial_rotary_factor"] * pairs)
     return np.array([1.0] * rotated + [1e30] * (pairs - rotated), np.float32)

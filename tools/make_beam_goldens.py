@@ -38,7 +38,7 @@ def beams(model, prompt, num_beams, eos, **rule):
 
 
 def liked_token(model, prompt):
-    """Returns a token that occurs in the beams, though not at once."""
+    """Returns the most frequent token of the beams, apart from their beginnings and ends."""
     texts = beams(model, prompt, 6, -1, early_stopping=False, length_penalty=1.0)
     count = collections.Counter(token for text in texts for token in set(text[3:-2]))
     return next(token for token, _ in count.most_common() if token != 0)
@@ -50,7 +50,7 @@ def make(name):
     prompt = golden["prompt"][:PROMPT_TOKENS]
     single = tf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     double = tf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    for model in (single, double):  # only what is said here counts
+    for model in (single, double):  # so that only the arguments below count
         model.generation_config = tf.GenerationConfig(bos_token_id=1)
     eos = liked_token(single, prompt)
     cases, dropped = [], 0

@@ -30,7 +30,7 @@ torch.set_num_threads(1)
 
 
 class Weights:
-    """Random tensors, exact in the type that they are stored in."""
+    """Random tensors that are exact in the type in which they are stored."""
 
     def __init__(self, seed, dtype=torch.bfloat16):
         self.generator = torch.Generator().manual_seed(seed)
@@ -51,7 +51,7 @@ def rms(x, weight, eps):
 
 
 def rotate(x, theta=10000.0):
-    """x [T, heads, D] by positions 0, 1, …; halves."""
+    """Rotates x [T, heads, D] by positions 0, 1, …, with halves as pairs."""
     half = x.shape[-1] // 2
     angles = torch.outer(torch.arange(x.shape[0]).float(), theta ** (-torch.arange(half).float() / half))
     cos, sin = angles.cos()[:, None], angles.sin()[:, None]
@@ -123,7 +123,7 @@ class Medusa:
 
 
 class Chain:
-    """A decoder that drafts one token after the other, each from the state before it."""
+    """A decoder that drafts one token after the other, each from the state of the token before."""
 
     def drafts(self, target, tokens, states, count):
         text, own, rows = list(tokens), [], []
@@ -204,7 +204,7 @@ class Eagle3(Chain):
 
 
 class Mtp(Chain):
-    """One more layer of the served model's own kind, `extended` being the model with it."""
+    """One more layer of the served model's own kind. `extended` is the model with it."""
 
     def __init__(self, target, extended, weights, is_qwen):
         config = target.config
@@ -217,7 +217,7 @@ class Mtp(Chain):
         prefix = "mtp." if is_qwen else f"model.layers.{index}."
         names = (("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm") if is_qwen else
                  ("enorm", "hnorm", "eh_proj", "shared_head.norm"))
-        kind = "bias" if is_qwen else "norm"  # the weights of its norms mean 1 + w
+        kind = "bias" if is_qwen else "norm"  # the weights of its norms are stored as w for 1 + w
         one = 1.0 if is_qwen else 0.0
         self.embedding_norm = one + weights(f"{prefix}{names[0]}.weight", size, kind=kind)
         self.hidden_norm = one + weights(f"{prefix}{names[1]}.weight", size, kind=kind)
@@ -248,7 +248,7 @@ def llama_config(config):
 
 @torch.no_grad()
 def served(model, prompt):
-    """The greedy text, and the hidden states on the way."""
+    """Returns the greedy text and its hidden states."""
     tokens = list(prompt)
     for _ in range(STEPS):
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1]
@@ -266,7 +266,7 @@ LAYER_LISTS = ("layer_types", "mlp_layer_types", "indexer_types")
 
 
 def extended(name, seed, folder):
-    """The named model with one layer more than its configuration says, whose tensors are MTP's."""
+    """Returns the named model with one layer more than in its configuration, whose tensors are those of MTP."""
     config = tf.AutoConfig.from_pretrained(GOLDENS / "models" / name)
     num_layers = config.num_hidden_layers
     config.num_hidden_layers += 1

@@ -25,14 +25,14 @@ VARIANTS = {
                    alpha_pattern={"q_proj": 9}),
     "bias": dict(r=2, lora_alpha=3, lora_bias=True),
     "dora": dict(r=3, lora_alpha=5, use_dora=True),
-    # All experts of a layer in two parameters, the router as a third; other ranks for one of them.
+    # Two parameters hold all experts of a layer, and the router is a third; one of them has another rank.
     "experts": dict(r=3, lora_alpha=5, rank_pattern={"experts.down_proj": 2},
                     target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.gate.weight"]),
     "gpt_oss_experts": dict(r=2, lora_alpha=5, target_parameters=["mlp.experts.gate_up_proj",
                                                                   "mlp.experts.down_proj"]),
     "down": dict(r=2, lora_alpha=3, target_parameters=["mlp.experts.down_proj"]),
     "granite_experts": dict(r=2, lora_alpha=3, target_parameters=["input_linear.weight", "output_linear.weight"]),
-    # Expert by expert, as PEFT saved them before transformers had all in one: peft reads both.
+    # The format of one module per expert, which PEFT wrote before transformers joined the experts. peft reads both formats.
     "each": dict(r=2, lora_alpha=3, target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
     "ends": dict(r=4, lora_alpha=6, target_modules=["q_proj", "embed_tokens", "lm_head"]),
     "whole": dict(r=2, lora_alpha=3, target_modules=["q_proj", "c_attn", "Wqkv"],

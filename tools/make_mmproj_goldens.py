@@ -30,7 +30,7 @@ ARCHITECTURES = {"llava": "llama", "llava_next": "llama", "qwen2_vl": "qwen2vl",
                  "gemma3": "gemma3", "smolvlm": "llama", "internvl": "qwen2", "gemma4": "gemma4",
                  "gemma4_moe": "gemma4"}
 SUFFIXES = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
-# Old converters wrote the two layers of an MLP under each other's names.
+# For these families, older converters swapped the names of the two layers of an MLP.
 SWAPPED_MLPS = ("llava",)
 
 
@@ -71,7 +71,7 @@ def write_text(folder, model, arch, path):
 
 
 def clip_metadata(name, config, processor, projector):
-    """The keys that all kinds have, and their own."""
+    """Returns the keys that all kinds have, and those of this kind."""
     vision = config.vision_config
     get = lambda *keys: next(getattr(vision, key) for key in keys if hasattr(vision, key))
     one = lambda value: value[0] if isinstance(value, (list, tuple)) else value
@@ -133,15 +133,15 @@ def kind_metadata(name, config, processor):
 
 
 def pairs(value, heads):
-    """Rows of a head: halves become pairs."""
+    """Reorders the rows of each head from halves to pairs."""
     half = value.shape[0] // heads // 2
     return value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
 
 
 def tower_parts(name, key, value, vision):
-    """(name as the converter hands it to the table, value) of what a tensor becomes."""
+    """Returns the (name as the converter looks it up, value) of each part of a tensor."""
     if name.startswith("qwen"):
-        if ".qkv." in key and name != "qwen3_vl":  # newer converters leave it whole
+        if ".qkv." in key and name != "qwen3_vl":  # newer converters do not split it for this one
             return [(key.replace("qkv", part), one) for part, one in zip("qkv", np.split(value, 3))]
         if key == "visual.patch_embed.proj.weight":
             return [("v.patch_embd.weight", value[:, :, 0]), ("v.patch_embd.weight.1", value[:, :, 1])]
@@ -177,10 +177,10 @@ def tower_parts(name, key, value, vision):
 
 
 def table_name(table, key):
-    """What the `gguf` package calls a tensor, of the names that families have in its table."""
+    """Returns the name of a tensor in the table of the `gguf` package, which has the names of many families."""
     if key.startswith(("v.", "mm.", "model.image_newline")):
         return key
-    # Newer versions of transformers leave a part out of names.
+    # Newer versions of transformers omit a part of the names.
     for known in (key, f"model.{key}", key.replace("vision_tower.", "vision_tower.vision_model.", 1),
                   key.replace("vision_model.", "model.vision_model.", 1)):
         if found := table.get_name(known, try_suffixes=SUFFIXES):
@@ -194,13 +194,13 @@ def write_tower(name, folder, model, path):
     projector, more = kind_metadata(name, config, processor)
     meta = clip_metadata(name, config, processor, projector) | more
     layers = meta["clip.vision.block_count"]
-    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(layers, 4))  # projectors count too
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(layers, 4))  # projectors count as layers, too
     tensors = {}
     for key, value in model.model.state_dict().items():
         if key.startswith(("language_model.", "text_model.")) or "position_ids" in key or "inv_freq" in key:
             continue
         value = value.detach().float().numpy()
-        if f"encoder.layers.{layers}." in key:  # behind the layer that is read
+        if f"encoder.layers.{layers}." in key:  # a layer behind the one whose states are used
             continue
         for part, one in tower_parts(name, key, value, config.vision_config):
             tensors[table_name(table, part)] = np.ascontiguousarray(one, np.float32)

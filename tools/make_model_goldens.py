@@ -35,7 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "m
 VOCAB = 160
 PROMPT = 48
 STEPS = 64
-MAX_SERVED_ERROR = 0.035  # of 0.06 that src/exec/model_goldens_test.cc allows
+MAX_SERVED_ERROR = 0.035  # below the 0.06 that src/exec/model_goldens_test.cc allows
 MIN_GAP = 2e-3  # float32 noise is near 1e-5: below this a greedy token would prove nothing
 
 torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def phi3(**more):
     return tf.Phi3Config(**common(sliding_window=None, **more))
 
 
-# name -> (config, stored dtype, options)
+# Returns name -> (config, stored dtype, options).
 def variants():
     gemma3 = dict(head_dim=12, num_hidden_layers=6, hidden_size=24, intermediate_size=40,
                   num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=12,
@@ -134,7 +134,7 @@ def variants():
     }
 
 
-# The dense families beside the first ones: name -> (config, stored dtype, options)
+# Returns the other dense families: name -> (config, stored dtype, options).
 def dense_variants():
     small = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4)
     sliding = dict(num_hidden_layers=5, sliding_window=9)
@@ -207,7 +207,7 @@ def dense_variants():
         "internlm3": (tf.InternLM3Config(**common(head_dim=12, qkv_bias=True, bias=True, max_position_embeddings=32),
                                          **rope(rope_type="dynamic", factor=6.0)), "bfloat16",
                       dict(stepwise=True, max_model_len=128)),
-        # GGUF files are Llama's: without dynamic scaling and, as released, without biases.
+        # GGUF files use the architecture of Llama: without dynamic scaling, and, like the released models, without biases.
         "internlm3_plain": (tf.InternLM3Config(**common(head_dim=12, num_hidden_layers=2), **rope()), "bfloat16",
                             dict(gguf="llama")),
         "cwm": (tf.CwmConfig(**common(head_dim=12, num_hidden_layers=5, sliding_window=9), **rope(**LLAMA3)), "bfloat16",
@@ -251,7 +251,7 @@ def without(fields, name):
     return {key: value for key, value in fields.items() if key != name}
 
 
-# Norms whose weights mean 1 + w, so that they are made near 0.
+# Families whose norm weights are stored as w for 1 + w, so that random ones are near 0.
 OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3next", "qwen3_5", "qwen35")
 PLAIN_NORMS = ("gemma3n", "gemma4", "nemotron_h")
 
@@ -266,16 +266,16 @@ def is_norm(name):
 
 
 def randomize(model, seed, dtype):
-    """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
+    """Makes initial weights that are larger than usual, so that logits differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
-    gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # embeddings that are multiplied
+    gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # families that multiply embeddings
     offset = has_offset_norms(model.config.model_type)
     correction = [(name, buffer) for name, buffer in model.named_buffers()
                   if name.endswith(("correction_bias", "expert_bias", "layer_scalar"))]
     for name, parameter in [*model.named_parameters(), *correction]:
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("q_norm.weight") and model.config.model_type.startswith(("gemma3n", "gemma4")):
-            # Scores are not divided by the width of a head: these weights do that, too.
+            # In this family scores are not divided by the width of a head; its weights contain that factor.
             value = (0.3 * noise + 1.0) / math.sqrt(parameter.shape[0])
         elif is_norm(name):
             value = 0.3 * noise + (0.0 if offset and "linear_attn" not in name or name.endswith("bias") else 1.0)
@@ -294,7 +294,7 @@ def randomize(model, seed, dtype):
         else:
             value = 1.3 * noise / math.sqrt(parameter.shape[0 if "c_" in name else -1])
             value = value * expert_models.router_scale(name)
-            if "modality_router" in name:  # what it reads is divided by the width
+            if "modality_router" in name:  # its input is divided by the width
                 value = value * model.config.hidden_size / 2
         with torch.no_grad():
             parameter.copy_(value.to(dtype).float())
@@ -302,8 +302,8 @@ def randomize(model, seed, dtype):
 
 @torch.no_grad()
 def calm(model, options, dtype):
-    """What layers add to the residual stream is multiplied: else rounding to bfloat16 grows with the number of layers.
-    `quiet`: ends of names, and what these weights are multiplied by."""
+    """Scales down what layers add to the residual stream, because rounding to bfloat16 otherwise grows with the number of
+    layers. `quiet` has ends of names and the factors of these weights."""
     branch = options.get("branch_scale", 1.0)
     scales = options.get("quiet", {"o_proj.weight": branch, "down_proj.weight": branch})
     for name, parameter in model.named_parameters():
@@ -314,8 +314,8 @@ def calm(model, options, dtype):
 
 @torch.no_grad()
 def served_error(model, ids):
-    """How far logits move when what enters products is rounded to bfloat16, as a share of a row's norm: goldens are no
-    tests of rounding."""
+    """Returns how much logits change if the inputs of products are rounded to bfloat16, as a share of a row's norm: goldens do
+    not test rounding."""
     def rounded(module, inputs):
         return (inputs[0].bfloat16().float(), *inputs[1:])
 
@@ -330,10 +330,10 @@ def served_error(model, ids):
 
 @torch.no_grad()
 def run(model, prompt, stepwise):
-    """Logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
+    """Returns the logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
 
-    stepwise: one token at a time through the cache, which is what dynamic scaling means when every position is
-    rotated once and for all. Otherwise every step recomputes the whole sequence.
+    stepwise: computes one token at a time through the cache, which is the meaning of dynamic scaling if every position is rotated
+    only once. Otherwise every step recomputes the whole sequence.
     """
     ids, rows, gap = list(prompt), [], math.inf
     if stepwise:
@@ -359,7 +359,7 @@ def run(model, prompt, stepwise):
 
 
 def old_style_config(path, wrap):
-    """The file as transformers 4 would have written it: rope_theta and rope_scaling beside the rest."""
+    """Returns the file in the form of transformers 4, with rope_theta and rope_scaling at the top level."""
     config = json.loads(path.read_text())
     parameters = config.pop("rope_parameters")
     if "full_attention" in parameters:
@@ -376,7 +376,7 @@ def old_style_config(path, wrap):
 
 
 def wrap_text(path, model_type, text_type, more_rope):
-    """As the text part of a model that sees, too: its positions have three parts, which are equal for text."""
+    """Returns the config of the text part of a model that also reads images; its positions have three parts, equal for text."""
     config = json.loads(path.read_text())
     config["model_type"] = text_type
     config["rope_parameters"].update(more_rope)
@@ -415,16 +415,16 @@ GGUF_NAMES = [
     ("up_proj", "ffn_up"), ("down_proj", "ffn_down"), ("attn_sub_norm", "attn_sub_norm"), ("ffn_sub_norm", "ffn_sub_norm"), ("q_layernorm", "attn_q_norm"), ("k_layernorm", "attn_k_norm"),
     ("embed_tokens", "token_embd"), ("wte", "token_embd"), ("norm", "output_norm"),
 ]
-# What the norm after Llama's "post_attention_layernorm" is called: on the attention's output, or before the MLP.
+# The name of the norm that Llama calls "post_attention_layernorm": it is on the attention's output, or before the MLP.
 POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attention_norm",
                        "gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
                        "exaone4": "post_attention_norm", "gemma3n": "post_attention_norm", "gemma4": "post_attention_norm",
                        "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "qwen3next": "post_attention_norm", "seed_oss": "post_attention_norm"}
-# Converters turn halves of a head's q and k rows into pairs.
+# Converters reorder the rows of q and k, so that the two halves of a head become pairs.
 PERMUTED = ("bailingmoe", "deci", "deepseek", "internlm2", "olmo", "xverse", "baichuan", "granitemoe", "granitehybrid", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
 
 
-# Converters leave queries, keys and values in one tensor.
+# Converters leave queries, keys and values in one tensor for these families.
 FUSED_QKV = ("bailingmoe2", "openelm", "qwen")
 
 
@@ -435,7 +435,7 @@ def join_qkv(tensors):
 
 
 def gguf_stem(stem):
-    """The name of the longest end of `stem` that the table has."""
+    """Returns the table's name for the longest suffix of `stem` that it contains."""
     names = dict(GGUF_NAMES)
     while stem not in names:
         stem = stem.split(".", 1)[1]
@@ -455,7 +455,7 @@ def gguf_name(name, arch):
 
 
 def regrouped(value, config):
-    """Rows that lie KV head by KV head, as q, k, v."""
+    """Returns rows that are stored KV head by KV head as q, k and v."""
     heads = config.num_attention_heads
     head_dim = config.hidden_size // heads
     kv_heads = heads
@@ -467,7 +467,7 @@ def regrouped(value, config):
 
 
 def stacked_head_norms(tensors):
-    """Norms that are stored head by head, as one tensor of a layer."""
+    """Joins norms that are stored head by head into one tensor per layer."""
     heads = {}
     for name in [name for name in tensors if ".norms." in name]:
         stem, rest = name.split(".norms.")
@@ -527,9 +527,9 @@ def gguf_tensors(model, arch, joined):
 
 
 def gguf_metadata(config, arch, joined):
-    if arch == "gemma4":  # layered_models says what layers have of their own
+    if arch == "gemma4":  # layered_models has the keys of single layers
         config.allow_global_per_layer_attribute_access = True
-    heads = getattr(config, "num_attention_heads", 1)  # 1: models of mixers alone
+    heads = getattr(config, "num_attention_heads", 1)  # 1 for models without attention
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if arch == "falcon":
@@ -608,7 +608,7 @@ def gguf_metadata(config, arch, joined):
 
 
 def gguf_tensor(value):
-    """As converters do: vectors stay float32, matrices are half as wide where bf16 holds their values exactly."""
+    """Returns the tensor as converters write it: vectors in float32, matrices in 16 bits if bf16 holds their values exactly."""
     bits = np.ascontiguousarray(value).view(np.uint32)
     if value.ndim == 1:
         return "F32", value
@@ -621,12 +621,12 @@ def gguf_tensor(value):
 
 
 def write_as_family(folder, options):
-    """What transformers has written, as files of the family are."""
+    """Rewrites the files of transformers in the form of the family's own files."""
     if "renamed" in options:
         renamed_models.rename(folder, options["renamed"])
-    if options.get("spare_head"):  # as tools that do not know of tying save it
+    if options.get("spare_head"):  # as saved by tools that do not support tying
         repeat_head(folder / "model.safetensors")
-    if options.get("claims_tied"):  # the head was trained on its own all the same
+    if options.get("claims_tied"):  # although the head was trained separately
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
     if options.get("old_rope"):
@@ -644,10 +644,10 @@ def write_as_family(folder, options):
         path.write_text(json.dumps(stream_models.wrap_plain(json.loads(path.read_text()), *options["wrap_plain"]), indent=1))
     if "wrap_text" in options:  # the text model of a multimodal one
         wrap_text(folder / "config.json", *options["wrap_text"])
-    if "model_type" in options:  # the same under another name
+    if "model_type" in options:  # the same model under another name
         path = folder / "config.json"
         path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))
-    if options.get("config"):  # of a family that transformers computes under another name
+    if options.get("config"):  # a family that transformers computes under another name
         path = folder / "config.json"
         stated = json.loads(path.read_text())
         for key in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):

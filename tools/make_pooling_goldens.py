@@ -46,7 +46,7 @@ def mpnet(**more):
 
 
 def modernbert(**more):
-    """Four layers, of which the first and the last see everything and the others three tokens on each side."""
+    """Four layers, of which the first and the last attend to all tokens, the others to three tokens on each side."""
     return tf.ModernBertConfig(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=4, num_attention_heads=4,
                                       intermediate_size=48, max_position_embeddings=64, local_attention=6,
                                       global_rope_theta=3000.0, pad_token_id=0, bos_token_id=1, eos_token_id=2,
@@ -64,7 +64,7 @@ def rotating(cls, **more):
 
 
 def embedding_gemma():
-    """Six layers of which the last sees everything, the others six tokens on each side."""
+    """Six layers, of which the last attends to all tokens, the others to six tokens on each side."""
     rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
                 full_attention=dict(rope_type="default", rope_theta=5000.0))
     return tf.Gemma3TextConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=6, num_attention_heads=2,
@@ -136,7 +136,7 @@ def variants():
 
 
 def randomize(parameters, seed):
-    """Values large enough that each parameter shows in the outcome."""
+    """Sets values so large that each parameter changes the result."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in parameters:
         noise = torch.randn(parameter.shape, generator=generator)
@@ -200,7 +200,7 @@ def pooled(states, kind):
 
 @torch.no_grad()
 def outcome(model, layers, options, inputs):
-    """What the model makes of one text: [rows, columns]."""
+    """Returns the result of the model for one text, [rows, columns]."""
     out = model(**inputs)
     if "logits" in options:  # as sentence-transformers' LogitScore
         yes, no = options["logits"]

@@ -34,7 +34,7 @@ GROUP = 32
 
 
 def families(name):
-    """A configuration whose every width is a multiple of 32, the smallest group."""
+    """Returns configurations whose widths are all multiples of 32, the smallest group."""
     common = plain.common(hidden_size=64, intermediate_size=96, num_hidden_layers=1)
     rope = plain.rope()
     return {
@@ -55,7 +55,7 @@ def families(name):
 
 
 def gguf_family(name, width):
-    """K-quants want widths in multiples of 256; few rows keep the file small."""
+    """Returns a configuration with widths that are multiples of 256, as K-quants need; few rows keep the file small."""
     common = plain.common(hidden_size=width, intermediate_size=width, num_hidden_layers=1, num_attention_heads=2,
                           num_key_value_heads=1, head_dim=32)
     rope = plain.rope()
@@ -110,7 +110,7 @@ def schemes(rng):
         "fp8_block": (["qwen3", "phi3", "qwen3_moe"], dict(quant_method="fp8", activation_scheme="dynamic",
                                               weight_block_size=[GROUP, GROUP]),
                       lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
-        # As published, made for activations in groups of 128 too; rows of down_proj have two groups.
+        # As in published files, which were made for activations in groups of 128, too; rows of down_proj have two groups.
         "fp8_block_128": (["wide_llama"], dict(quant_method="fp8", activation_scheme="dynamic",
                                                weight_block_size=[128, 128]),
                           lambda n, w: layouts.fp8(w, (128, 128), scale_name="weight_scale_inv")),
@@ -131,27 +131,27 @@ def schemes(rng):
 
 
 GGUF_MIXES = {
-    # As "Q4_K_M": a base type and better ones for some tensors; widths that are no multiple of 256 fall back.
+    # Like "Q4_K_M": a base type, and better types for some tensors. Widths that are no multiple of 256 use another type.
     "q4_k_m": dict(base="Q4_K", attn_v="Q6_K", ffn_down="Q6_K", token_embd="Q6_K", output="Q6_K", attn_output="Q5_0"),
     "k_mix": dict(base="Q5_K", attn_q="Q2_K", attn_k="Q3_K", attn_v="IQ4_XS", ffn_gate="Q3_K", ffn_up="Q5_K",
                   token_embd="Q4_K", output="Q6_K", attn_output="Q4_1"),
     "simple_mix": dict(base="Q8_0", attn_q="Q4_0", attn_k="Q4_1", attn_v="Q5_0", attn_output="Q5_1",
                        ffn_gate="IQ4_NL", ffn_up="Q4_0", token_embd="Q8_0", output="F16"),
-    # As dynamic quantizations have it.
+    # The types are mixed as in dynamic quantizations.
     "grid_mix": dict(base="IQ2_S", attn_q="IQ3_XXS", attn_k="IQ2_XS", attn_v="IQ4_XS", ffn_gate="IQ2_XXS", ffn_up="IQ1_M",
                      ffn_down="IQ3_S", token_embd="IQ3_S", output="Q6_K", attn_output="Q4_1"),
 }
 
 
 def round_inputs(module, inputs):
-    """Per token to int8 and back: scale max|x| / 127, nearest even."""
+    """Rounds each token to int8 and back: the scale is max|x| / 127, ties go to even."""
     x = inputs[0]
     scale = x.abs().amax(-1, keepdim=True) / 127
     return (torch.where(scale > 0, torch.round(x / torch.where(scale > 0, scale, 1.0)) * scale, 0.0),)
 
 
 def search(model, prepare, activations):
-    """The seed whose logits differ clearly, its logits and tokens, as plain.make() does."""
+    """Returns a seed whose logits differ clearly, with its logits and tokens, like plain.make()."""
     hooks = [module.register_forward_pre_hook(round_inputs) for name, module in model.named_modules()
              if activations and isinstance(module, torch.nn.Linear) and "lm_head" not in name]
     prompt = torch.randint(3, plain.VOCAB, (plain.PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
@@ -159,7 +159,7 @@ def search(model, prepare, activations):
     for seed in range(12):
         plain.randomize(model, seed, torch.bfloat16)
         if model.config.tie_word_embeddings:
-            # Wider than the plain goldens: the last token's own logit must not drown the others.
+            # The values are wider than in the plain goldens, so that the last token's own logit does not exceed all others.
             embedding = model.get_input_embeddings().weight
             embedding.copy_((embedding * (24 / model.config.hidden_size) ** 0.5).bfloat16())
         kept = prepare()
@@ -198,7 +198,7 @@ def make(name, family, config, quantize):
     model = new_model(families(family))
 
     def prepare():
-        """Quantizes in place; the tensors of the checkpoint."""
+        """Quantizes in place, and returns the tensors of the checkpoint."""
         stored = {}
         for key, tensor in expert_models.apart(model.state_dict()):
             if key == "lm_head.weight" and model.config.tie_word_embeddings:
@@ -218,7 +218,7 @@ def make(name, family, config, quantize):
 
 
 def save(name, model, config, found, options={}):
-    """A checkpoint of the tensors that search() found, with its golden."""
+    """Writes a checkpoint of the tensors that search() found, with its golden."""
     prompt, seed, rows, tokens, gap, stored = found
     folder = fresh_folder(name)
     model.config.dtype = "bfloat16"
@@ -257,7 +257,7 @@ def make_gpt_oss(name):
 
 
 def random_matrix(kind, like, rng):
-    """A matrix of random blocks whose numbers spread as those of `like`: stored, and what it holds."""
+    """Returns a matrix of random blocks whose values are distributed like those of `like`: as stored, and decoded."""
     ones = np.ones((like.shape[0], like.shape[1] // 256))
     scale = like.std() / gguf_blocks.decode_random(kind, gguf_blocks.random_blocks(kind, ones, rng)).std()
     raw = gguf_blocks.random_blocks(kind, ones * scale, rng)
@@ -273,7 +273,7 @@ def make_gguf(name, family, mix):
         rng = np.random.default_rng(3)
         stored, exact = {}, {}
         for key, value in plain.gguf_tensors(model, arch, joined=False).items():
-            if value.ndim == 1 or key == "position_embd.weight":  # which converters do not quantize
+            if value.ndim == 1 or key == "position_embd.weight":  # converters do not quantize these
                 stored[key] = plain.gguf_tensor(value.copy())
                 continue
             kind = kind_of(key.removesuffix(".weight").split(".")[-1])
@@ -284,7 +284,7 @@ def make_gguf(name, family, mix):
                 continue
             stored[key] = (kind, gguf_blocks.encode(kind, value, rng))
             exact[key] = gguf_blocks.decode(kind, stored[key][1])
-        # Back into the model through the same names, rows of q and k in their own order.
+        # Loads the tensors into the model under the same names, with the rows of q and k in their original order.
         state = model.state_dict()
         for key, tensor in state.items():
             if tensor.ndim != 2 or (key == "lm_head.weight" and model.config.tie_word_embeddings):
@@ -308,8 +308,8 @@ def make_gguf(name, family, mix):
     report(name, folder, seed, gap, tokens)
 
 
-# Names that stay floats: tables, heads, routers, what is no matrix of a product, what decides how far a token moves a state,
-# and rows that lie head by head.
+# Tensors that stay floats: tables, heads, routers, tensors that are no matrices of products, tensors that decide how far a
+# token moves a state, and rows that are stored head by head.
 STAYS_FLOAT = ("embed", "lm_head", "indexer", "output_projection", "wte", "wpe", "router", "conv", "norm", "ln_", "dt_proj", "x_proj", "in_proj_a", "in_proj_b",
                "f_a_proj", "f_b_proj", "b_proj", "kv_b_proj", "query_key_value", "in_proj_qkvz", "shared_expert_gate",
                "gate.weight", "gate.wg.weight", "per_layer", "A_log", ".D", "mlp.gate.")
@@ -321,8 +321,8 @@ def is_product(name, tensor):
 
 
 def make_family(name, family, variant):
-    """The first golden of a family with all its products in int8, one scale per row, whatever their widths: saved, changed
-    in the file and read back by the oracle, so that names are those of the family's checkpoints."""
+    """Writes the first golden of a family with all its products in int8, one scale per row, for any width. The file is
+    written, changed and read by transformers again, so that names are those of the family's checkpoints."""
     config, _, options = variant
     model = new_model(config, options)
     variety = 2 if family in REPEATS_ITSELF else 8
@@ -369,20 +369,21 @@ def make_family(name, family, variant):
     save(name, model, config, (prompt, seed, rows, tokens, gap, stored), options)
 
 
-# Whose last token's own logit, by the tied head, is far above the others.
+# Families for which the last token's own logit, by the tied head, is far above the others.
 REPEATS_ITSELF = ("opt", "bloom", "mpt", "gpt_bigcode", "biogpt")
 
-# Whose random weights make much of rounding: seeds are looked for whose logits hold still.
+# Families whose random weights amplify rounding errors. Seeds are searched with which the logits are stable.
 STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h", "deepseek_v32",
           "glm_moe_dsa")
 
-# Whose class sets the padding token's row of the embedding, which is the head as well, to 0 when it reads a checkpoint.
+# Families whose class sets the padding token's row of the embedding, which is also the head, to 0 when it reads a checkpoint.
 CHANGES_WHEN_LOADED = ("youtu",)
 
-# Whose experts lie in one tensor.
+# Families whose experts are in one tensor.
 FLOATS = {"qwen3_vl_moe": ".experts.", "deepseek": ".experts.", "bailing_moe": ".experts."}
 
-# Whose routers rounding flips on one instruction set or another, unless the chosen experts are far before the others.
+# Families whose routers could choose differently by rounding on some instruction set, unless the chosen experts have a clear
+# lead.
 ROUTER_GAPS = {"exaone_moe": 0.02, "llama4": 0.02, "glm_moe_dsa": 0.02}
 
 # golden of make_model_goldens.py -> family. Missing: Kimi Linear, whose oracle is slow and whose seeds are hardly ever clear; gpt2 and the first GPT, whose files store inputs first, which is not read

@@ -87,7 +87,7 @@ def schemes(rng):
 
 
 def float_schemes(rng):
-    """As schemes(), of floats with block scales."""
+    """Like schemes(), for floats with block scales."""
     w = rng.standard_normal((24, 96)).astype(np.float32)
     return {
         "nvfp4": (compressed("nvfp4-pack-quantized", bits=4, kind="float", strategy="tensor_group", group=16,
@@ -101,7 +101,7 @@ def float_schemes(rng):
 
 
 def ternary_schemes(rng):
-    """As schemes(), of BitNet: more than a group of inputs."""
+    """Like schemes(), for BitNet, with more inputs than one group."""
     w = rng.standard_normal((8, 320)).astype(np.float32)
     config = lambda kind: dict(quant_method="bitnet", linear_class=kind, quantization_mode="offline")
     return {"bitnet": (config("autobitlinear"), *layouts.bitnet(w)),
@@ -123,7 +123,7 @@ def gguf_file(path, rng):
 
 
 def grids_file(path, rng):
-    """Blocks of the IQ and TQ types whose bits are random, as the `gguf` package reads them."""
+    """Writes blocks of the IQ and TQ types with random bits, and their values decoded by the `gguf` package."""
     tensors = {}
     for kind in gguf_blocks.GRID_TYPES:
         scales = rng.uniform(1e-4, 1, (2, 2))

@@ -31,7 +31,7 @@ def linears(config):
 
 def write_adapter(config, folder, rank=8, seed=1, scale=0.05):
     rng = random.Random(seed)
-    pool = array.array("f", (rng.uniform(-scale, scale) for _ in range(1 << 16)))  # cut at random places: fast enough
+    pool = array.array("f", (rng.uniform(-scale, scale) for _ in range(1 << 16)))  # read from random offsets, which is fast enough
     header, end = {}, 0
     for module, inputs, outputs in linears(config):
         for part, shape in (("A", [rank, inputs]), ("B", [outputs, rank])):

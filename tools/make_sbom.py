@@ -24,7 +24,7 @@ def sha256(path):
 
 
 def shared_libraries(binary):
-    """Paths of what the loader finds, links followed."""
+    """Returns the paths of the libraries that the loader finds, with links resolved."""
     found = []
     for line in run("ldd", binary).splitlines():
         match = re.match(r"\s*(\S+)(?: => (\S+))? \(0x", line)
@@ -37,7 +37,7 @@ def shared_libraries(binary):
 
 
 def owner(path):
-    """(package, version, architecture) of a file of Debian's; None: it is nobody's."""
+    """Returns the (package, version, architecture) of a file from a Debian package; None for other files."""
     for name in (path, path.removeprefix("/usr")):
         found = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
         if found.returncode == 0:

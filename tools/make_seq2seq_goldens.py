@@ -72,7 +72,7 @@ def variants():
         "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8",
                                                                                                       max_error=0.05)),
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
-        # GGUF files do not say from which distance on biases are the same: it is 128.
+        # GGUF files do not state the distance from which on biases are equal; it is 128.
         "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
         "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
                       tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
@@ -93,8 +93,8 @@ def make_model(config, kind, seed, options):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
-            # A tied head is the embedding: what layers and positions add must outweigh it, or every token repeats
-            # itself; and so must it what is the same at every step.
+            # A tied head is the embedding, so what layers and positions add must outweigh the embedding, or every token repeats
+            # itself. It must also outweigh what is the same at every step.
             is_matrix = tensor.ndim > 1 and "bias" not in name
             spread = 0.06 if "shared" in name or "embed_tokens" in name else 0.5 if is_matrix else 0.1
             spread = 1.0 if "relative_attention_bias" in name else spread
@@ -102,7 +102,7 @@ def make_model(config, kind, seed, options):
                 spread = 0.15  # the source is the same at every step, and activations have a mean
             if name.endswith((".q.weight", ".k.weight", "q_proj.weight", "k_proj.weight")):
                 spread *= 0.4  # T5 does not scale scores
-            if isinstance(config, tf.BartConfig):  # norms behind sums forget tokens: let positions tell steps apart
+            if isinstance(config, tf.BartConfig):  # norms behind sums forget tokens, so larger positions distinguish the steps
                 spread = {"embed_positions.weight": 0.8, "shared.weight": 0.08, "v_proj.weight": 0.15, "out_proj.weight": 0.15,
                           "fc2.weight": 0.05}.get(
                     ".".join(name.split(".")[-2:]), spread)
@@ -123,7 +123,7 @@ QUANTIZED = {
 
 @torch.no_grad()
 def quantize(model, kind):
-    """Every linear layer but the head, in place: what is stored, by name."""
+    """Quantizes every linear layer except the head in place; returns what is stored, by name."""
     stored = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
@@ -145,7 +145,7 @@ def store_quantized(folder, kind, stored):
 
 @torch.no_grad()
 def error_in_bfloat16(model, golden, start):
-    """Of the last step's logits, as a share of their norm, where weights, activations and sums have 8 bits."""
+    """Returns the error of the last step's logits, as a share of their norm, with weights, activations and sums in bfloat16."""
     rough = copy.deepcopy(model).bfloat16()
     ids = torch.tensor([list(start) + golden["tokens"][:-1]])
     logits = [m(input_ids=torch.tensor([golden["text"]]), decoder_input_ids=ids).logits[0, -1].float()
@@ -172,7 +172,7 @@ def greedy(model, source, start):
 
 
 def unigram():
-    """As T5's file: pieces with scores, words that begin with a space, sentinels, </s> at the end."""
+    """Returns a tokenizer like T5's file: pieces with scores, words that begin with a space, sentinels, and </s> at the end."""
     words = "▁the ▁cat ▁a ▁walk s ▁in to ▁mat ▁sat ▁on trans late : . ▁bar ing er ed ▁re".split()
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + list("▁ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,.?!-+='")
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
@@ -190,7 +190,8 @@ def unigram():
 
 
 def spiece(folder):
-    """As mT5's folder: the model of SentencePiece alone, whose sentinels tokenizer_config.json counts."""
+    """Writes a tokenizer like mT5's folder: only the model of SentencePiece, with a count of sentinels in
+    tokenizer_config.json."""
     out = io.BytesIO()
     lines = [line for line in make_tokenizer_goldens.CORPUS if line.isascii()]
     sentencepiece.SentencePieceTrainer.train(
@@ -204,7 +205,7 @@ def spiece(folder):
 
 
 def byte_bpe():
-    """As BART's file: bytes, <s> before and </s> behind. Not all bytes have room."""
+    """Returns a tokenizer like BART's file: bytes, <s> before and </s> behind the text. The vocabulary has not all bytes."""
     alphabet = [b for b in sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()) if ord(b) < 127 or b == "Ġ"]
     vocab = {piece: i for i, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>"] + alphabet)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
@@ -217,7 +218,7 @@ def byte_bpe():
 
 
 def answers(model, tokenizer, limit):
-    """As text2text generation has them."""
+    """Returns the answers of text2text generation."""
     made = []
     for text in TEXTS:
         ids = tokenizer(text, return_tensors="pt").input_ids

@@ -29,7 +29,7 @@ RATE = 16000
 SECONDS = 3.3
 STEPS = 64
 MIN_GAP = 1e-3  # float32 noise is near 1e-5: below this a greedy token would prove nothing
-POSITIONS = 50  # a window is a second
+POSITIONS = 50  # a window of one second
 LANGUAGES = ["en", "de", "fr", "es", "ja"]
 MARKS = (["<|endoftext|>", "<|startoftranscript|>"] + [f"<|{l}|>" for l in LANGUAGES]
          + ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"])
@@ -37,7 +37,7 @@ TIMES = [f"<|{i * 0.02:.2f}|>" for i in range(POSITIONS + 1)]
 ID = {mark: 256 + i for i, mark in enumerate(MARKS + TIMES)}
 VOCAB = 256 + len(ID)
 END, START, FIRST_TIME, NO_TIMES = ID["<|endoftext|>"], ID["<|startoftranscript|>"], ID["<|0.00|>"], ID["<|notimestamps|>"]
-# [layer, head]: whose attention says which frames a token is about.
+# [layer, head] of the attention that shows which frames a token belongs to.
 ALIGNMENT_HEADS = [[0, 1], [1, 0], [1, 1]]
 SUPPRESSED = [1, 2, 7, 40, START, ID["<|translate|>"], ID["<|transcribe|>"], ID["<|startoflm|>"],
               ID["<|startofprev|>"], ID["<|nospeech|>"]]
@@ -51,7 +51,7 @@ def b64(array):
 
 
 def recording():
-    """Tones that glide, a pause, noise: 16 bits."""
+    """Returns gliding tones, a pause and noise, in 16 bits."""
     random = np.random.default_rng(5)
     t = np.arange(int(SECONDS * RATE)) / RATE
     voice = sum(0.25 / k * np.sin(2 * np.pi * k * (140 + 60 * np.sin(2.1 * t)) * t) for k in (1, 2, 3, 5))
@@ -82,7 +82,7 @@ def write_tokenizer():
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.add_special_tokens([tokenizers.AddedToken(mark, special=True, normalized=False) for mark in MARKS])
-    # As Whisper's own file has them: no special tokens.
+    # As in Whisper's own file, these tokens are not special.
     tokenizer.add_tokens([tokenizers.AddedToken(time, special=False, normalized=False) for time in TIMES])
     assert all(tokenizer.token_to_id(text) == number for text, number in ID.items())
     fast = tf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
@@ -128,7 +128,8 @@ def processors(model, begin, with_times):
 
 @torch.no_grad()
 def greedy(model, encoded, prompt, rules):
-    """Tokens by the rules, their smallest gap, and the raw logits of the last prompt token and all but the last step."""
+    """Returns greedy tokens by the rules, their smallest gap, and the raw logits of the last prompt token and all steps but
+    the last."""
     tokens, gap, rows = list(prompt), 1e9, []
     for _ in range(STEPS):
         logits = model(encoder_outputs=(encoded,), decoder_input_ids=torch.tensor([tokens])).logits[0, -1:].float()
@@ -161,7 +162,7 @@ def window_golden(model, samples):
 
 
 class Decoder:
-    """What words are made with."""
+    """The part of a tokenizer that makes words."""
     eos_token_id = END
 
     def __init__(self):
@@ -172,7 +173,7 @@ class Decoder:
 
 
 def words_of(tokens, times, language):
-    """As transformers' pipeline: a token begins where the one before it has ended."""
+    """Returns words as transformers' pipeline does: a token begins where the one before it ends."""
     text = [i for i, token in enumerate(tokens) if token < END]
     spans = [(times[i - 1] if i else 0.0, times[i]) for i in text]
     words = _collate_word_timestamps(Decoder(), [tokens[i] for i in text], spans, language, False)
@@ -188,7 +189,7 @@ def segment_golden(segment):
 
 @torch.no_grad()
 def alignments(model, window, samples):
-    """Where each of the timed tokens begins, of so many rows that count."""
+    """Returns where each of the timed tokens begins, among so many rows."""
     extractor = tf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
     features = extractor(samples, sampling_rate=RATE, return_tensors="pt")["input_features"]
     prompt = window["timed_prompt"]
@@ -203,7 +204,7 @@ def alignments(model, window, samples):
 
 
 def whole_golden(model, samples):
-    """transformers' own walk over windows."""
+    """Returns transformers' own transcription, window by window."""
     extractor = tf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
     inputs = extractor(samples, sampling_rate=RATE, return_tensors="pt", truncation=False, padding="longest",
                        return_attention_mask=True)

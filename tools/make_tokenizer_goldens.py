@@ -132,7 +132,7 @@ def clip_like():
 
 
 def visible_words(pre, normalizer=None):
-    """One token a character, its spelling telling whether it starts a word: makes the splits visible in the ids."""
+    """Makes one token per character, whose spelling shows whether it starts a word, so that ids show the splits."""
     chars = sorted({c for line in CORPUS + TEXTS for c in line if c not in "\u0301"})
     vocab = {s: i for i, s in enumerate(SPECIALS)}
     for c in chars:
@@ -262,8 +262,8 @@ def ctc():
 
 
 def added_flags():
-    # The content of normalized tokens is its own normal form: the reference decodes others to their normal form and
-    # then does not recognize special ones, which Quire does not imitate.
+    # The content of normalized tokens equals its normal form. The reference decodes others to their normal form and then does
+    # not recognize special ones; Quire does not do the same.
     tok = byte_level([pre_tokenizers.ByteLevel(add_prefix_space=False)], normalizers.Lowercase())
     tok.add_tokens([AddedToken("tok", single_word=True), AddedToken("word", single_word=False, normalized=False),
                     AddedToken("  ", normalized=False), AddedToken("upper", normalized=True), AddedToken("é", normalized=False)])
@@ -348,7 +348,7 @@ def spm_cases(model):
 
 
 def corpus_ranks():
-    """Ranks: the bytes, then joins of pieces that the corpus likes best."""
+    """Returns ranks: the bytes, then the most frequent joins of pieces in the corpus."""
     ranks = {bytes([b]): b for b in range(256)}
     words = [w.encode() for line in CORPUS for w in line.replace(" ", "\x00 ").split("\x00")]
     parts = [[bytes([b]) for b in w] for w in words]
@@ -389,7 +389,7 @@ def tiktoken_cases():
 
 
 def kimi_cases():
-    """A tiktoken.model as Moonshot's models have it. The pattern is that of their tokenizer."""
+    """Returns cases for a tiktoken.model like that of Moonshot's models, with the pattern of their tokenizer."""
     words = [r"[\p{Han}]+",
              r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
              r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -400,7 +400,7 @@ def kimi_cases():
     specials = {named[i][0] if i in named else f"<|reserved_token_{i}|>": i for i in range(base, base + 256)}
     enc = tiktoken.Encoding(name="golden", pat_str="|".join(words), mergeable_ranks=ranks, special_tokens=specials)
     texts = TEXTS + [f"a<|im_end|>b<|tool_call_begin|>c<|reserved_token_{base + 9}|>", "漢字and漢字's ǅ漢x"]
-    added = {name for name, special in named.values() if not special}  # they are found wherever they stand
+    added = {name for name, special in named.values() if not special}  # these are found anywhere in a text
     cases = [dict(text=t, ids=enc.encode(t, allowed_special="all"), ids_unparsed=enc.encode(t, allowed_special=added, disallowed_special=()))
              for t in texts]
     decodes = []
@@ -432,14 +432,14 @@ def tekken_cases():
                 case.update(ids=[tok.bos_id] + case["ids_unparsed"], ids_plain=case["ids_unparsed"])
         decodes = []
         for ids in random_id_lists(tok.n_words, 60, 6):
-            # Special tokens are taken out first, so that the parts of a character on their two sides come together.
+            # Special tokens are removed first, so that the parts of a character on both sides of one are joined.
             left = [i for i in ids if not tok.is_special(i)]
             decodes.append(dict(ids=ids, text=tok.decode(ids, SpecialTokenPolicy.KEEP), text_skip=tok.decode(left)))
         yield name, dict(tekken=file, size=tok.n_words, cases=cases, decodes=decodes)
 
 
 def gguf_cases():
-    """The same BPE as Hugging Face's library and as a GGUF file have it, for each way to cut text into words."""
+    """Returns the same BPE in the forms of Hugging Face's library and of a GGUF file, for each way to cut text into words."""
     contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
     o200k = tiktoken_spec(openai_public.o200k_base, {})["pat_str"]
     patterns = {

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/goldens/unicode/blocks.json"
 BLOCK = 4096
-# The planes that have characters with a nature of their own; the others are unassigned or private.
+# The planes that have characters with properties of their own; other characters are unassigned or private.
 RANGES = [(0, 0xD800), (0xE000, 0x34000), (0xE0000, 0xE1000)]
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 

@@ -45,7 +45,7 @@ def isolated_by(pre_tokenizer):
 
 
 def opaque_to_normal_forms():
-    """Code points that the library's normal forms do not know yet, but those of Unicode 14 do; newer ones it never knows."""
+    """Returns code points whose normal forms in the library differ from those of Unicode 14; the library knows no newer ones."""
     def differs(c):
         for form in ("NFC", "NFD", "NFKC", "NFKD"):
             normalizer = getattr(normalizers, form)()
@@ -57,7 +57,7 @@ def opaque_to_normal_forms():
 
 
 def runs(value_of):
-    """(first code point, value) wherever the value changes."""
+    """Returns (first code point, value) for each run of equal values."""
     last = None
     for c in range(0x110000):
         value = value_of(c)
@@ -85,7 +85,7 @@ def write_categories():
         legacy = (LEGACY_PUNCTUATION if c in punctuation else
                   LEGACY_NON_SPACING if c in non_spacing else LEGACY_CONTROL if c in control else 0)
         category = unicodedata2.category(chr(c))
-        is_newer = category != unicodedata.category(chr(c))  # than Unicode 14
+        is_newer = category != unicodedata.category(chr(c))  # newer than Unicode 14
         return (CATEGORIES.index(category) | legacy << 5 | is_newer << 7 | (c in marks) << 8 |
                 (is_newer or c in opaque) << 9 | (c in numeric) << 10)
 
@@ -106,7 +106,7 @@ def write_scripts():
         return any(len(splitter.pre_tokenize_str(other + chr(c))) > 1 for other in "aかя.")
 
     def was_common(c):
-        """Two characters moved from Common to a script after the library's table was made."""
+        """Returns whether a character is one of the two that moved from Common to a script after the library's table was made."""
         return is_known(c) and scripts.script(chr(c)) != "Zyyy" and len(splitter.pre_tokenize_str("." + chr(c))) == 1
 
     def value(c):

@@ -49,10 +49,11 @@ PLACEHOLDER, BREAK, END = 150, 154, 155
 SIDE = 30
 STEPS = 24
 HALF = [0.5, 0.5, 0.5]
-# Of the families that cut pictures into tiles: their sides, embeddings of one each way, and how they may lie.
+# For families that cut pictures into tiles: the side of a tile, embeddings along a side, and the most tiles.
 TILE, CELLS, MOST_TILES = 16, 4, 6
 SMOL_TILE = 18
-# Gemma 4's pictures have at most so many cells, of patches as large. The processor knows larger numbers alone.
+# The most cells of Gemma 4's pictures, the side of a patch, and the patches along a cell. The processor accepts only larger
+# numbers.
 BUDGET, PATCH, POOLED = 12, 4, 3
 image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS += (BUDGET, 20)
 UNSAID = 8  # Llama 3.2 Vision's last tokens, of which the first stands for a picture
@@ -433,12 +434,12 @@ def randomize(model, seed):
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if is_gemma4 and name.endswith("q_norm.weight"):
-            # Scores are not divided by the width of a head: these weights do that, too.
+            # In this family scores are not divided by the width of a head; its weights contain that factor.
             value = (0.3 * noise + 1.0) / math.sqrt(parameter.shape[0])
         elif is_gemma4 and name.endswith("scale"):
             value = 0.3 * noise + 1.0
         elif is_gemma4 and "embed_tokens" in name:
-            value = 0.9 * noise / math.sqrt(parameter.shape[-1])  # embeddings are multiplied by as much
+            value = 0.9 * noise / math.sqrt(parameter.shape[-1])  # embeddings are multiplied by this factor
         elif "norm" in name or "layrnorm" in name or "ln_q" in name:
             value = 0.3 * noise + (0.0 if name.endswith("bias") else 1.0)
         elif name.endswith("bias"):
@@ -528,7 +529,7 @@ def embeddings_of(model, inputs):
     """[image] of [embeddings, width]: behind each embedding what is added to the first layers' outputs."""
     out = model.get_image_features(**inputs)
     main = getattr(out, "pooler_output", out)
-    if "pixel_attention_mask" in inputs:  # all pictures of a prompt are one
+    if "pixel_attention_mask" in inputs:  # all pictures of a prompt are processed as one
         main = main[0].chunk(inputs["pixel_values"].shape[1])
     added = getattr(out, "deepstack_features", None) or []
     counts = [len(image) for image in main]
@@ -792,7 +793,7 @@ SMOL = ("<image>", {"<image>": PLACEHOLDER, "<fake_token_around_image>": 151, "<
 INTERN = ("<IMG_CONTEXT>", {"<IMG_CONTEXT>": PLACEHOLDER, "<img>": 151, "</img>": 152})
 TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA, "gemma4": GEMMA4, "gemma4_moe": GEMMA4,
          "smolvlm": SMOL, "internvl": INTERN}
-# The processors whose files are written, of families whose pictures are followed from their pixels on.
+# The processors whose files are written, for families whose pictures are tested from their pixels on.
 FILES = {"gemma3": lambda: gemma3_processor()[0], "gemma4": gemma4_image_processor,
          "gemma4_moe": gemma4_image_processor, "llava_next": next_processor, "smolvlm": smol_processor,
          "internvl": internvl_processor}

@@ -36,7 +36,8 @@ def read_budget(path):
 
 
 def read_kernels(text):
-    """What ptxas -v says of each kernel: its mangled name, target, registers, spilled and static shared bytes."""
+    """Returns what ptxas -v prints for each kernel: mangled name, target, registers, spilled bytes and static shared
+    bytes."""
     kernels, entry, spilled = [], None, 0
     for line in text.splitlines():
         if match := ENTRY.search(line):
@@ -61,13 +62,13 @@ def check_spills(kernels, budget):
 
 
 def warps_by_registers(registers):
-    """How many warps of an SM have registers: they are given out per warp in units of 256."""
+    """Returns how many warps fit into the registers of an SM, which are allocated per warp in units of 256."""
     per_warp = (registers * 32 + 255) // 256 * 256
     return min(SM_WARPS, SM_REGISTERS // per_warp)
 
 
 def short_name(name):
-    """The kernel with its template's values, without parameters and namespaces."""
+    """Returns the kernel's name with its template arguments, without parameters and namespaces."""
     name = re.sub(r"\((anonymous namespace)\)::|<unnamed>::|_GLOBAL__N__\w+::", "", name)
     name = re.sub(r"\([\w:]+\)(?=-?\w)", "", name)  # the type of a value: (quire::DType)1
     name = re.sub(r"\(.*", "", name).removeprefix("void ")

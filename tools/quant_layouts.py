@@ -52,7 +52,7 @@ def pack_dense(values, bits):
 
 
 def pack_padded(values, bits):
-    """As older files: 32 // bits values in a word, the rest of its bits unused."""
+    """Packs as older files do: 32 // bits values per word, and the rest of its bits unused."""
     rows, count = values.shape
     each = 32 // bits
     values = np.pad(values, ((0, 0), (0, -count % each))).reshape(rows, -1, each).astype(np.uint64)
@@ -145,7 +145,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 
 def fp4_codes(scaled):
-    """The nearest e2m1 code of each number; of two equally near the one with an even fraction."""
+    """Returns the nearest e2m1 code of each number; of two equally near codes, the one with an even fraction."""
     size = np.minimum(np.abs(scaled), 6)
     distance = np.abs(size[..., None] - E2M1[:8])
     nearest = distance.argmin(-1)
@@ -155,12 +155,13 @@ def fp4_codes(scaled):
 
 
 def pack_fp4(codes):
-    """Two in a byte, the even column in the low nibble."""
+    """Packs two codes per byte, the even column in the low nibble."""
     return torch.from_numpy(codes[:, ::2] | codes[:, 1::2] << 4)
 
 
 def nvfp4(w, modelopt=False):
-    """A factor for the tensor, an e4m3 scale per 16 inputs. compressed-tensors stores the factor as the divisor."""
+    """Makes one factor for the tensor and an e4m3 scale per 16 inputs. compressed-tensors stores the factor as a
+    divisor."""
     n, k = w.shape
     amax = np.abs(w.reshape(n, k // 16, 16)).max(2)
     divisor = np.float32(448 * 6 / amax.max())
@@ -178,7 +179,7 @@ def nvfp4(w, modelopt=False):
 
 
 def mx(w, bits):
-    """A power of two per 32 inputs, one byte: mxfp4 or mxfp8."""
+    """Makes a power of two per 32 inputs, one byte each: mxfp4 or mxfp8."""
     n, k = w.shape
     amax = np.abs(w.reshape(n, k // 32, 32)).max(2)
     exponent = np.clip(np.floor(np.log2(amax)) - (2 if bits == 4 else 8), -127, 127)
@@ -192,8 +193,8 @@ def mx(w, bits):
 
 
 def bitnet(w, divides=False):
-    """-1, 0 and 1 in units of the mean of |w|: four in a byte, whose rows are a quarter of the matrix apart. The scale is
-    what weights are multiplied by, or divided by."""
+    """Makes codes -1, 0 and 1 in units of the mean of |w|. A byte holds four, from rows that are a quarter of the
+    matrix apart. The scale is what weights are multiplied by, or divided by."""
     mean = torch.tensor([1 / np.abs(w).mean() if divides else np.abs(w).mean()]).bfloat16()
     unit = np.float32(1) / mean.float().numpy() if divides else mean.float().numpy()
     codes = np.clip(np.round(w / unit), -1, 1)

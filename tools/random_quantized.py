@@ -101,7 +101,8 @@ SCHEMES = [awq, gptq_any, packed, int8, fp8]
 
 
 def gguf_config(r, family):
-    """What the metadata of a GGUF file can say. Widths of 256 in some, which super-blocks need."""
+    """Returns a configuration that the metadata of a GGUF file can express. Some have widths of 256, which
+    super-blocks need."""
     base, dim = sizes(r)
     if r.random() < 0.4:
         dim = 64
@@ -126,7 +127,7 @@ def has_whole_groups(model):
 
 
 def skipped_modules(r, model):
-    """Some projections that the checkpoint leaves alone; none in most models."""
+    """Returns some projections that the checkpoint does not quantize; in most models none."""
     stems = sorted({key.split(".")[-2] for key, tensor in model.state_dict().items() if is_linear(key, tensor)})
     return tuple(r.sample(stems, r.randint(1, 2))) if r.random() < 0.4 else ()
 
@@ -147,7 +148,7 @@ def write_shards(r, stored, folder):
 
 
 def quantize(r, model, folder):
-    """The checkpoint in `folder`; its scheme."""
+    """Writes the checkpoint to `folder` and returns its scheme."""
     rng = np.random.default_rng(r.randrange(10**6))
     scheme = r.choice(SCHEMES)(r, rng, skipped_modules(r, model))
     stored = {}
@@ -172,7 +173,7 @@ def quantize(r, model, folder):
 
 
 def quantize_gguf(r, model, folder):
-    """A GGUF file of `model` with a random block type for each tensor; its path."""
+    """Writes a GGUF file of `model` with a random block type per tensor, and returns its path."""
     arch = model.config.model_type
     rng = np.random.default_rng(r.randrange(10**6))
     stored, exact = {}, {}

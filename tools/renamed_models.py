@@ -12,12 +12,13 @@ import transformers as tf
 
 @dataclasses.dataclass
 class Renaming:
-    """How a family writes what transformers computes under another name."""
-    config: typing.Callable  # what config.json says -> what the family's would
-    stems: list = ()  # (part of a name, what stands for it), in turn
-    # (ends of names, the end of the name of what holds their rows, per how many heads of q, of k, of v: else all of each)
+    """Describes how a family writes a model that transformers computes under another name."""
+    config: typing.Callable  # the config of transformers -> that of the family
+    stems: list = ()  # (part of a name, its replacement), applied in order
+    # Each is (ends of names, the end of the joined tensor's name, numbers of heads of q, k and v per group; none means all of
+    # each).
     joined: list = ()
-    group: tuple = ()  # query heads and dimension of a head, of tensors that lie KV head by KV head
+    group: tuple = ()  # query heads per KV head and their dimension, for tensors that are stored KV head by KV head
 
 
 def kept(config, *more):
@@ -62,12 +63,12 @@ def variants(common, rope):
     return {
         "baichuan": (tf.LlamaConfig(**common(**alike, head_dim=8), **rope()), "bfloat16",
                      dict(gguf="baichuan", renamed=Renaming(baichuan, joined=W_PACK))),
-        # The second generation, with a head of rows of length 1.
+        # This is the second generation, whose head has rows of length 1.
         "baichuan2": (tf.LlamaConfig(**common(**alike, head_dim=8), **rope()), "bfloat16",
                       dict(unit_head=True, renamed=Renaming(lambda config: baichuan(config, z_loss_weight=0), joined=W_PACK))),
         "baichuan_alibi": (tf.LlamaConfig(**common(num_attention_heads=6, num_key_value_heads=6, hidden_size=36), **rope()),
                            "bfloat16", dict(alibi=True, renamed=Renaming(baichuan_alibi, joined=W_PACK))),
-        # As many layers as GGUF files know ALiBi by.
+        # The number of layers tells GGUF readers that the model uses ALiBi.
         "baichuan_deep": (tf.LlamaConfig(**common(**deep), **rope()), "bfloat16",
                           dict(alibi=True, gguf="baichuan", renamed=Renaming(baichuan_alibi, joined=W_PACK), branch_scale=0.25)),
         "internlm": (tf.LlamaConfig(**common(num_key_value_heads=4, attention_bias=True), **rope()), "bfloat16",
@@ -89,7 +90,7 @@ def variants(common, rope):
 
 
 class WithAlibi(torch.nn.Module):
-    """A model that rotates nothing, as all tokens stand at position 0, and whose scores fall with the distance."""
+    """A model without rotation, because all tokens have position 0, whose scores decrease with the distance."""
 
     def __init__(self, model):
         super().__init__()
@@ -112,7 +113,7 @@ class WithAlibi(torch.nn.Module):
 
 
 def normalize_head(model, dtype):
-    """As the models do when they are loaded: the result is of the weights' own type."""
+    """Normalizes the head as these models do when they are loaded: the result has the type of the weights."""
     with torch.no_grad():
         model.lm_head.weight.copy_(torch.nn.functional.normalize(model.lm_head.weight).to(dtype))
 
@@ -176,14 +177,14 @@ def chatglm(config):
 
 
 def by_kv_heads(parts, group):
-    """Rows of q, k and v, so that those of a KV head lie together."""
+    """Reorders rows of q, k and v, so that those of a KV head are adjacent."""
     queries, dim = group
     heads = [part.reshape(-1, rows * dim, *part.shape[1:]) for part, rows in zip(parts, (queries, 1, 1))]
     return torch.cat(heads, dim=1).reshape(-1, *parts[0].shape[1:])
 
 
 def separate_experts(tensors):
-    """Experts that transformers holds together, as checkpoints of these families name them."""
+    """Splits experts that transformers stores together, as the checkpoints of these families name them."""
     for name in [name for name in tensors if name.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
         stem, part = name.rsplit(".", 1)
         for expert, matrix in enumerate(tensors.pop(name)):
@@ -193,7 +194,7 @@ def separate_experts(tensors):
 
 
 def rename(folder, renaming):
-    """The folder that transformers has written, as the family would have been."""
+    """Rewrites a folder of transformers in the form of the family."""
     path = folder / "config.json"
     stated = json.loads(path.read_text())
     quantization = {key: stated[key] for key in ("quantization_config",) if key in stated}

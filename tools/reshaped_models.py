@@ -26,7 +26,7 @@ class NoMlp(torch.nn.Module):
 
 
 def own_layers(module, attention, mlp, heads, kv_heads, widths):
-    """Layers with heads and widths of their own; 0: without attention, or without an MLP."""
+    """Returns a function that gives each layer its own heads and width; 0 means without attention, or without an MLP."""
 
     def reshape(model):
         for i, layer in enumerate(model.model.layers):
@@ -54,7 +54,8 @@ class NormalizedRouter(deepseek.DeepseekV2TopkRouter):
 
 
 def with_experts(first_layer, normalizes, count, per_token, shared, width):
-    """Experts by probabilities beside a shared MLP, in the layers from the first on."""
+    """Returns a function that replaces the layers from `first_layer` on by experts, chosen by probabilities, beside
+    a shared MLP."""
 
     def reshape(model):
         hidden = model.config.hidden_size

@@ -27,7 +27,7 @@ def cases_of(program, pattern):
 
 
 def run(program, cases, seconds):
-    """The exit code, output and seconds of one process that runs `cases`."""
+    """Returns the exit code, output and seconds of a process that runs `cases`."""
     start = time.monotonic()
     try:
         done = subprocess.run([program, "--gtest_brief=1", f"--gtest_filter={':'.join(cases)}"],
@@ -40,7 +40,8 @@ def run(program, cases, seconds):
 
 
 def run_batch(program, cases, seconds):
-    """A list of (cases, exit code, output, seconds): of the batch, or of each of its cases where it fails."""
+    """Returns a list of (cases, exit code, output, seconds): for the whole batch, or, if it fails, for
+    each of its cases."""
     result = run(program, cases, seconds)
     if result[0] == 0 or len(cases) == 1:
         return [(cases, *result)]

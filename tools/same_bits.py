@@ -26,7 +26,7 @@ WAYS = {
 
 
 def requests():
-    """Prompts of lengths around blocks and chunks, of ids that every model's vocabulary has."""
+    """Returns prompts with lengths around those of blocks and chunks, of ids that every model's vocabulary has."""
     lines = []
     for i, length in enumerate((1, 7, 16, 17, 33, 48, 33, 5)):
         prompt = [3 + (11 * i + 7 * j + j * j // 3) % 90 for j in range(length)]
@@ -41,7 +41,7 @@ def requests():
 
 
 def answers(program, model, isa, way, folder):
-    """{request: (ids, log-probabilities) or an error}, or why there are none."""
+    """Returns {request: (ids, log-probabilities) or an error}, or the reason why there are none."""
     output = folder / f"{abs(hash((program, model, isa, way)))}.jsonl"
     run = subprocess.run(
         [program, "run-batch", str(model), "-i", str(folder / "requests"), "-o", str(output), "--overwrite", "--isa", isa,

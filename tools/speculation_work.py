@@ -17,7 +17,7 @@ import pathlib
 import subprocess
 
 MAX_CHARS = 6000
-MAX_TURN_CHARS = 2500  # of a file that several turns change
+MAX_TURN_CHARS = 2500  # limit for a file that several turns change
 CHAT = [
     "Explain why the sky is blue to a curious child.",
     "Write a short story about a lighthouse keeper who finds a letter.",
@@ -31,7 +31,7 @@ def git(repository, *args):
 
 
 def small_changes(repository, most):
-    """(subject, path, before, after) of text files that a commit changes in a few lines."""
+    """Yields (subject, path, before, after) for text files that a commit changes in a few lines."""
     found = 0
     for line in git(repository, "log", "--no-merges", "--format=%H %s", "-n", "400").splitlines():
         commit, subject = line.split(" ", 1)
@@ -66,7 +66,7 @@ def tool_calls(before, after):
 
 
 def files_that_change(repository, most, num_turns):
-    """(path, [(subject, before, after), ...]) of files that small changes follow each other in."""
+    """Yields (path, [(subject, before, after), …]) for files with several successive small changes."""
     by_path = {}
     for subject, path, before, after in small_changes(repository, 400):
         if max(len(before), len(after)) <= MAX_TURN_CHARS:
@@ -76,7 +76,7 @@ def files_that_change(repository, most, num_turns):
 
 
 def turns(path, changes):
-    """(prompt, answer) of each turn of an agent that makes the changes with tools."""
+    """Yields (prompt, answer) for each turn of an agent that makes the changes with tools."""
     def said(role, text):
         return f"<|im_start|>{role}\n{text}<|im_end|>\n"
 

@@ -4,7 +4,7 @@ import numpy as np
 import transformers as tf
 
 
-# Scores of attention and what a shared block adds: else each token's noise is the next one's signal.
+# Smaller scores of attention and outputs of the shared block. Otherwise the noise of a token becomes the next one's signal.
 ZAMBA_QUIET = {"in_proj.weight": 0.5, ".1.weight": 0.2, "q_proj.weight": 0.3, "k_proj.weight": 0.5, ".linear.weight": 0.25}
 
 
@@ -54,7 +54,7 @@ def variants(common, rope):
                   "bfloat16", {}),
         "mamba2": (tf.Mamba2Config(**dict(mamba, num_heads=4, head_dim=16, n_groups=2, chunk_size=16,
                                           time_step_limit=(0.1, 1.5))), "bfloat16", {}),
-        # GGUF files do not state bounds of the step: it has none.
+        # GGUF files do not state bounds of the step, so there are none.
         "mamba2_unbounded": (tf.Mamba2Config(**dict(mamba, num_heads=4, head_dim=16, n_groups=2, chunk_size=16)),
                              "bfloat16", dict(gguf="mamba2")),
         "falcon_h1": (tf.FalconH1Config(**common(**dict(ssd, mamba_d_ssm=48, mamba_d_head=12),
@@ -71,7 +71,7 @@ def variants(common, rope):
             conv_kernel=4, chunk_size=16, head_dim=12, n_routed_experts=8, num_experts_per_tok=2,
             moe_intermediate_size=24, moe_shared_expert_intermediate_size=20, routed_scaling_factor=1.7,
             time_step_min=0.3), "num_hidden_layers")), "bfloat16", {}),
-        # GGUF files do not state the least step.
+        # GGUF files do not state the smallest step.
         "nemotron_h_dense": (tf.NemotronHConfig(**without(common(**nemotron, hybrid_override_pattern="M-*M"),
                                                           "num_hidden_layers")), "bfloat16", dict(gguf="nemotron_h")),
         "nemotron_h_moe": (tf.NemotronHConfig(**without(common(
@@ -91,7 +91,7 @@ def variants(common, rope):
             num_key_value_heads=4, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True,
             add_bias_linear=True, hidden_act="gelu", tie_word_embeddings=True, time_step_min=0.3, **zamba), **rope()),
             "bfloat16", dict(quiet=ZAMBA_QUIET)),
-        # Without tied embeddings blocks are not tied either.
+        # If embeddings are not tied, blocks are not tied either.
         "zamba2_untied": (tf.Zamba2Config(**common(
             num_hidden_layers=3, layers_block_type=["hybrid", "linear_attention", "hybrid"],
             use_conv_bias=False, **dict(zamba, mamba_ngroups=1, adapter_rank=3))), "bfloat16", dict(quiet=ZAMBA_QUIET)),
@@ -100,7 +100,7 @@ def variants(common, rope):
             tie_word_embeddings=True, **dict(zamba, mamba_ngroups=1, mamba_expand=3, n_mamba_heads=6))), "bfloat16", dict(quiet=ZAMBA_QUIET)),
         "mamba": (tf.MambaConfig(**mamba, time_step_rank=3), "bfloat16", dict(gguf="mamba")),
         "falcon_mamba": (tf.FalconMambaConfig(**mamba, use_conv_bias=False, use_bias=True), "bfloat16", {}),
-        # GGUF files have one eps for all norms.
+        # GGUF files have one epsilon for all norms.
         "falcon_mamba_one_eps": (tf.FalconMambaConfig(**mamba, mixer_rms_eps=1e-5), "bfloat16", dict(gguf="mamba")),
         "jamba": (tf.JambaConfig(**common(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2,
                                           intermediate_size=24, num_experts=4, num_experts_per_tok=2, expert_layer_period=2,
@@ -114,14 +114,14 @@ def without(fields, name):
 
 
 def tiled(value, config):
-    """Value heads, which lie beside the others of their key head, in the order in which they take key heads in turn."""
+    """Reorders value heads from being grouped by key head to the order in which key heads alternate."""
     keys = config.linear_num_key_heads
     each = config.linear_num_value_heads // keys
     return value.reshape(keys, each, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
 
 
 def tiled_values(value, config):
-    """The same of the last part of rows of queries, keys and values."""
+    """Does the same for the last part of the rows of queries, keys and values."""
     first = 2 * config.linear_num_key_heads * config.linear_key_head_dim
     return np.concatenate([value[:first], tiled(value[first:], config)])
 
@@ -131,7 +131,7 @@ def plain(value, config):
 
 
 def grouped(value, config):
-    """Queries, keys and values of a key head after another's, as all queries, then all keys, then all values."""
+    """Reorders queries, keys and values that are grouped by key head to all queries, then all keys, then all values."""
     keys, dim = config.linear_num_key_heads, config.linear_key_head_dim
     rows = value.reshape(keys, -1, value.shape[-1])
     inner = config.linear_num_value_heads // keys * config.linear_value_head_dim
@@ -139,7 +139,7 @@ def grouped(value, config):
     return [part.reshape(-1, value.shape[-1]) for part in cuts]
 
 
-# Of Qwen3-Next; "in_proj_qkvz" is cut in two.
+# Names of Qwen3-Next; "in_proj_qkvz" is split in two.
 GGUF_NEXT_NAMES = {
     "in_proj_ba.weight": ("ssm_ba.weight", plain),
     "conv1d.weight": ("ssm_conv1d.weight", lambda value, config: value[:, 0]),
@@ -149,7 +149,7 @@ GGUF_NEXT_NAMES = {
     "out_proj.weight": ("ssm_out.weight", plain),
 }
 
-# Of Mamba's kin and short convolutions.
+# Names of Mamba-like models and short convolutions.
 GGUF_MIXER_NAMES = {
     "conv1d.weight": ("ssm_conv1d.weight", lambda value, config: value[:, 0]),
     "conv1d.bias": ("ssm_conv1d.bias", plain),
@@ -211,7 +211,7 @@ def num_groups(config):
 
 
 def multiplied(name, value, config):
-    """Falcon-H1's multipliers are in the weights."""
+    """Multiplies the weights by Falcon-H1's multipliers."""
     if config.model_type != "falcon_h1":
         return value
     scales = {"q_proj": config.attention_in_multiplier, "v_proj": config.attention_in_multiplier,
@@ -261,7 +261,7 @@ GGUF_NAMES = {
 }
 
 
-# Of Kimi Linear, behind "self_attn.".
+# Names of Kimi Linear, behind "self_attn.".
 GGUF_KIMI_NAMES = {
     "forget_gate.dt_bias": "ssm_dt.bias", "forget_gate.f_a_proj.weight": "ssm_f_a.weight",
     "forget_gate.f_b_proj.weight": "ssm_f_b.weight", "b_proj.weight": "ssm_beta.weight",
@@ -282,7 +282,7 @@ def kimi_tensors(name, value):
 
 
 def gguf_tensors(name, value, config):
-    """The GGUF tensors of one of transformers' tensors of a mixer with a state, or None for any other."""
+    """Returns the GGUF tensors of one of transformers' tensors of a mixer with a state, or None for any other."""
     if config.model_type == "kimi_linear":
         return kimi_tensors(name, value)
     if config.model_type in MIXERS:

@@ -20,7 +20,7 @@ def variants(common):
     return {
         "gemma3n": (tf.Gemma3nTextConfig(**common(**base)), "bfloat16",
                     dict(gguf="gemma3n", wrap_plain=("gemma3n", "gemma3n_text"), quiet=quiet)),
-        # Other numbers of streams, another one read, own head and biases, scaled rope.
+        # Another number of streams, another active one, an untied head, biases, and scaled rope.
         "gemma3n_streams": (tf.Gemma3nTextConfig(**common(**dict(
             base, altup_num_inputs=3, altup_active_idx=1, altup_correct_scale=False, tie_word_embeddings=False,
             attention_bias=True, num_kv_shared_layers=0, activation_sparsity_pattern=None,
@@ -49,7 +49,7 @@ GGUF_GLOBAL_NAMES = {
 
 
 def stacked_streams(tensors):
-    """Projections of all streams, as one tensor."""
+    """Joins the projections of all streams into one tensor."""
     for stem, name in (("model.altup_projections.", "altup_proj.weight"),
                        ("model.altup_unembed_projections.", "altup_unembd_proj.weight")):
         parts = sorted(key for key in tensors if key.startswith(stem))
@@ -58,7 +58,7 @@ def stacked_streams(tensors):
 
 
 def gguf_tensors(name, value, arch):
-    """The GGUF tensors of one of transformers' tensors that these models alone have, or None for any other."""
+    """Returns the GGUF tensors of one of transformers' tensors that only these models have, or None for any other."""
     if arch != "gemma3n":
         return None
     if name.startswith("altup_"):
@@ -90,5 +90,5 @@ def gguf_metadata(config, arch):
 
 
 def wrap_plain(config, model_type, text_type):
-    """The file of a model of several parts, whose text part this is."""
+    """Returns the file of a model of several parts with this text part."""
     return {"model_type": model_type, "text_config": dict(config, model_type=text_type), "vision_config": {}}

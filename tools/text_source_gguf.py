@@ -7,7 +7,8 @@ import torch
 
 import gguf_blocks
 
-# What stands behind "block.N.layer.M." in transformers' state. M tells attention to the source from that to the text.
+# The part of a name behind "block.N.layer.M." in transformers' state. M distinguishes attention to the source from attention to
+# the text.
 NAMES = {
     "SelfAttention.q": "attn_q", "SelfAttention.k": "attn_k", "SelfAttention.v": "attn_v", "SelfAttention.o": "attn_o",
     "SelfAttention.relative_attention_bias": "attn_rel_b", "EncDecAttention.q": "cross_attn_q",
@@ -19,7 +20,7 @@ NORMS = {"encoder": ["attn_norm", "ffn_norm"], "decoder": ["attn_norm", "cross_a
 
 
 def gguf_name(name):
-    """None: the embedding once more."""
+    """Returns the GGUF name of a tensor, or None for the second copy of the embedding."""
     plain = {"shared.weight": "token_embd.weight", "lm_head.weight": "output.weight"}
     if name in plain or "embed_tokens" in name:
         return plain.get(name)
@@ -33,7 +34,7 @@ def gguf_name(name):
 
 @torch.no_grad()
 def round_matrices(model):
-    """To what fits into F16, in place."""
+    """Rounds the values in place to those of F16."""
     for tensor in model.parameters():
         if tensor.ndim > 1:
             tensor.copy_(tensor.half())

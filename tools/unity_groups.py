@@ -13,7 +13,7 @@ import re
 import sys
 
 MAX_BYTES = 128 * 1024
-MAX_TEST_BYTES = 64 * 1024  # macros make more of a line of tests
+MAX_TEST_BYTES = 64 * 1024  # macros expand lines of tests to more code
 TEST = re.compile(r"_test\.cc$|\btest(ing)?/")
 # A definition begins in the first column; members and locals are indented.
 DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
@@ -24,14 +24,14 @@ DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
 ALIAS = re.compile(r"^using\s+(\w+)\s*=([^;]*);", re.M)
 USING = re.compile(r"^using\s+([\w:]+::(\w+));", re.M)
 FUNCTION = re.compile(r"^(?:[A-Za-z_][\w:<>,*&\[\]. ]*?[ *&])(\w+)\(", re.M)
-# The names inside an enum that is no class lie outside of it.
+# The names of an enum that is not an enum class belong to the scope around it.
 PLAIN_ENUM = re.compile(r"^enum\s+(?!class\b)[^{;]*\{([^}]*)\}", re.M)
 # One declaration may name several constants.
 CONSTANTS = re.compile(r"^(?:inline |static )*constexpr\s[^;{]*", re.M)
 
 
 def parameter_types(text, begin):
-    """The types of the parameters whose list begins at text[begin], without their names and default values."""
+    """Returns the types of the parameters whose list begins at text[begin], without names and default values."""
     depth, part, parts = 1, "", []
     for char in text[begin:]:
         depth += (char in "([{<") - (char in ")]}>")
@@ -61,7 +61,7 @@ def names_of(text):
 
 
 def share_a_file(what, other, overloads):
-    """Whether one file may have both definitions of a name."""
+    """Returns whether one file may contain both definitions of a name."""
     if isinstance(what, set) and isinstance(other, set):
         return overloads and not what & other
     return what is not None and what == other

@@ -1,10 +1,11 @@
-// One assistant turn while it streams and after it: text, tool calls, why it ended, what it cost.
+// An Answer is one assistant turn, while it streams and after it: text, tool calls, why it ended,
+// its cost.
 
 import {el, milliseconds, number} from "./dom.js";
 import {blocks, isMarkdown} from "./markdown.js";
 import {TokenText} from "./tokens.js";
 
-// Why an answer that reached a limit ends where it does; null for one that is whole.
+// Returns why an answer stopped at a limit; null for a complete one.
 export function cutReason(finish, usage, maxModelLen) {
   if (finish !== "length") return null;
   if (usage && maxModelLen && usage.total_tokens >= maxModelLen)
@@ -14,7 +15,7 @@ export function cutReason(finish, usage, maxModelLen) {
   return `The answer was cut: it reached the limit${limit} tokens (Max tokens).`;
 }
 
-// What an answer took, as [text, explanation]. Times are the server's own.
+// Returns the cost of an answer as [text, explanation]. Times are measured by the server.
 export function costOf(usage) {
   if (!usage) return [];
   const {prompt_tokens, completion_tokens, timings} = usage;
@@ -82,7 +83,7 @@ export class Answer {
     call.arguments += part.function?.arguments ?? "";
   }
 
-  // Boxes for what the called functions give back; `onResults` gets their texts, in order.
+  // Shows boxes for the results of the called functions; `onResults` gets their texts, in order.
   askForResults(onResults) {
     const boxes = this.calls.map(({name}) => el("textarea", {rows: 2, "aria-label": `Result of ${name}`,
                                                              placeholder: `Result of ${name}`}));
@@ -113,14 +114,14 @@ export class Answer {
     this.drawMarkdown();
     this.thought.textContent = this.reasoning;
     this.reasoned.hidden = !this.reasoning;
-    // It is open as long as there is nothing else to read.
+    // The reasoning is open as long as there is no content.
     if (!this.content !== this.wasThinking) this.reasoned.open = this.wasThinking = !this.content;
     this.call.textContent = this.calls.map((c) => `${c.name}(${c.arguments})`).join("\n");
     this.call.hidden = !this.calls.length;
     this.drawEnd();
   }
 
-  // An answer with Markdown in it is shown twice: as such, and token by token in the token view.
+  // An answer with Markdown is shown twice: as Markdown, and token by token in the token view.
   drawMarkdown() {
     const has = isMarkdown(this.content);
     this.node.classList.toggle("has-markdown", has);

@@ -1,14 +1,14 @@
-// Talks to the server: JSON requests, the streamed chat completion, and errors as one clear
-// sentence. Once the server has asked for a key nothing is sent until there is one, and once it has
-// said that it has no /quire/* routes they are not asked for again.
+// These functions talk to the server: JSON requests, the streamed chat completion, and errors as
+// one clear sentence. When the server has asked for a key, nothing is sent until there is one. When
+// it has said that it has no /quire/* routes, they are not requested again.
 
 let apiKey = sessionStorage.getItem("quire-api-key") ?? "";
 let locked = false;
 let viewsOff = false;
 let onLocked = () => {};
 
-// Asks the server whether it takes the key, which lives as long as the browser's session. Nothing else
-// is sent meanwhile, so that a wrong key is refused once.
+// Asks the server whether it accepts the key, which is kept for the browser's session. Nothing else
+// is sent meanwhile, so that a wrong key is refused only once.
 export async function tryApiKey(key) {
   const wasLocked = locked;
   locked = true;
@@ -27,17 +27,17 @@ export function getApiKey() {
   return apiKey;
 }
 
-// The server has refused the last request for want of a key, or because the key was wrong.
+// Returns whether the server refused the last request because the key was missing or wrong.
 export function isLocked() {
   return locked;
 }
 
-// The server has no /quire/* routes: it was started without them, or something before it hides them.
+// Returns whether the server has no /quire/* routes: they are off, or a proxy hides them.
 export function areViewsOff() {
   return viewsOff;
 }
 
-// `callback` is called when the server asks for a key, once until tryApiKey() has ended well.
+// Calls `callback` when the server asks for a key, and not again until tryApiKey() has succeeded.
 export function whenLocked(callback) {
   onLocked = callback;
 }
@@ -61,7 +61,7 @@ function explain(status, body) {
     const parsed = JSON.parse(body);
     message = parsed.error?.message ?? parsed.error ?? parsed.message ?? parsed.detail ?? body;
   } catch {
-    // Not JSON: the text itself is the best that there is.
+    // The text is not JSON, so it is shown as it is.
   }
   if (typeof message !== "string" || !message.trim()) message = "The server gave no reason.";
   if (status === 429) return `The server is busy: ${message}`;
@@ -110,7 +110,8 @@ export async function postJson(path, body, signal) {
   return (await request(path, {method: "POST", body: JSON.stringify(body), signal})).json();
 }
 
-// Cuts a stream of text into server-sent events; returns the data of each complete event.
+// An EventParser splits a stream of text into server-sent events and returns the data of each
+// complete event.
 export class EventParser {
   constructor() {
     this.buffer = "";
@@ -135,9 +136,9 @@ export class EventParser {
   }
 }
 
-// Yields the parsed chunks of a streamed chat completion. Throws ApiError when the server reports
-// an error or when the stream ends without its [DONE] mark: a cut answer is never shown as
-// complete.
+// Yields the parsed chunks of a streamed chat completion. Throws ApiError if the server reports an
+// error or if the stream ends without its [DONE] mark, so that an incomplete answer is never shown
+// as complete.
 export async function* streamChat(body, signal) {
   const response =
       await request("/v1/chat/completions", {method: "POST", body: JSON.stringify(body), signal});

@@ -1,13 +1,13 @@
-// Where a conversation forks: a message that was changed and sent anew begins another branch, and
-// all branches stay there to go back to.
+// A conversation forks when a message is changed and sent again: that begins another branch, and
+// all branches are kept to return to.
 
 import {el} from "./dom.js";
 
-// One fork. A branch is {turns, nodes}: the turns from the fork on that belong to the conversation,
-// and everything that the thread shows of them.
+// A Fork is one place of this kind. A branch is {turns, nodes}: the turns from the fork on that
+// belong to the conversation, and all elements of the thread that show them.
 class Fork {
   constructor(position) {
-    this.position = position;  // turns before it
+    this.position = position;  // number of turns before it
     this.branches = [];
     this.shown = 0;
     this.heads = [];  // the first message of each branch
@@ -15,14 +15,14 @@ class Fork {
 }
 
 export class Branches {
-  // `thread` is the element whose children are the messages; conversation() is the one it shows.
+  // `thread` is the element whose children are the messages; it shows `conversation`.
   constructor(thread, conversation) {
     this.thread = thread;
     this.conversation = conversation;
   }
 
-  // Puts aside what follows from message `head` of `turn` on, and makes room for another branch.
-  // Returns what the head of the new one has to be given to, by add().
+  // Removes everything from message `head` of `turn` on from the thread, and stores it as a branch.
+  // Returns the fork, to which add() gives the first message of the new branch.
   fork(turn, head) {
     const {turns} = this.conversation();
     const at = turns.indexOf(turn);
@@ -34,7 +34,7 @@ export class Branches {
     return fork;
   }
 
-  // The first message of a new branch is there: `head` in the thread, and `turn`.
+  // Adds the first message of a new branch: `head` in the thread, and `turn`.
   add(fork, turn, head) {
     turn.fork = fork;
     fork.heads[fork.shown] = head;
@@ -59,7 +59,7 @@ export class Branches {
     fork.branches[fork.shown] = {turns: this.conversation().turns.splice(fork.position), nodes};
   }
 
-  // Which branch this is, below its first message.
+  // Shows which branch this is, below its first message.
   label(fork) {
     const head = fork.heads[fork.shown];
     head.querySelector(".branch")?.remove();

@@ -1,10 +1,10 @@
-// A small line chart of the last two minutes, drawn as SVG.
+// A Chart is a small line chart of the last two minutes, drawn as SVG.
 
 import {el, hideTip, showTip} from "./dom.js";
 
 const kWidth = 320, kHeight = 120, kTop = 10, kBottom = 18;
 
-// The smallest of 1, 2, 5 · 10^n that is not below the value.
+// Returns the smallest of 1, 2, 5 · 10^n that is at least the value.
 export function niceCeiling(value) {
   if (!(value > 0)) return 1;
   const base = 10 ** Math.floor(Math.log10(value));

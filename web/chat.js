@@ -1,4 +1,4 @@
-// The playground: sending, streaming, stopping, and keeping the conversation within the context.
+// The playground sends, streams and stops requests, and keeps the conversation within the context.
 
 import {Answer} from "./answer.js";
 import {ApiError, postJson, streamChat} from "./api.js";
@@ -12,11 +12,11 @@ const kIdeas = [
   "Tell me a story about a fox named Pip.", "What is 7 + 5?", "Spell strawberry backwards.",
   "Fill JSON: Mia is 7 years old and lives in Paris.", "What is the KV cache?", "Tell me a joke."
 ];
-// Share of the context that a request leaves free for its answer.
+// The share of the context that a request keeps free for its answer.
 const kAnswerShare = 1 / 4;
 
 export class Chat {
-  // model() is the card of the model that is asked: {id, max_model_len}.
+  // model() returns the card of the selected model: {id, max_model_len}.
   constructor(settings, model) {
     this.settings = settings;
     this.model = model;
@@ -51,7 +51,7 @@ export class Chat {
     this.submit();
   }
 
-  // The button and Enter send, or stop the answer that is being written.
+  // The button and Enter send the message, or stop the running answer.
   submit() {
     if (this.abort) return this.stop();
     const text = $("prompt").value.trim();
@@ -90,7 +90,7 @@ export class Chat {
     return turn;
   }
 
-  // What the user said, with a button to say it otherwise.
+  // Shows the user's message, with a button to edit it.
   message(turn) {
     const text = el("span", {class: "said", text: turn.user});
     const pictures = turn.images.length ? el("div", {class: "pictures"}, ...turn.images.map(thumbnail)) : null;
@@ -105,7 +105,7 @@ export class Chat {
     return node;
   }
 
-  // Replaces a message by a box to change it in. Sending it begins another branch of the
+  // Replaces a message by a box for editing it. Sending it begins another branch of the
   // conversation.
   edit(turn, node, text) {
     if (this.abort || node.querySelector("form")) return;
@@ -136,15 +136,15 @@ export class Chat {
     box.focus();
   }
 
-  // Copies a link that opens the page with the message in the box, or the last one, and the
-  // settings.
+  // Copies a link that opens the page with the settings and the message in the box, or the last
+  // message.
   async share(button) {
     const prompt = $("prompt").value.trim() || (this.conversation.turns.at(-1)?.user ?? "");
     const link = shareLink({prompt, system: this.settings.system(), values: this.settings.values()});
     await this.toClipboard(button, link);
   }
 
-  // Takes over what a link has brought along. Nothing is sent before the user does.
+  // Fills in what a link contains. Nothing is sent before the user sends it.
   open({prompt, system, values}) {
     this.settings.use({system, values});
     if (typeof prompt === "string") $("prompt").value = prompt;
@@ -164,7 +164,7 @@ export class Chat {
     };
   }
 
-  // Drops the oldest turns when the context has no room for this one and an answer.
+  // Drops the oldest turns if the context has no room for this turn and an answer.
   async makeRoom(turn, signal) {
     const {id, max_model_len} = this.model();
     if (!max_model_len) return;
@@ -176,7 +176,8 @@ export class Chat {
     try {
       await this.conversation.fit(this.settings.system(), turn, room, count);
     } catch (error) {
-      if (error.status !== 404) throw error;  // a proxy may let only /v1 through: nobody counts then
+      // A proxy may pass only /v1, so that tokens cannot be counted.
+      if (error.status !== 404) throw error;
     }
     this.showDropped();
   }
@@ -224,14 +225,15 @@ export class Chat {
     $("prompt").focus({preventScroll: true});
   }
 
-  // What the functions gave back goes to the model, which answers with it.
+  // Sends the results of the functions to the model, which continues the answer.
   goOn(turn, answer, results) {
     if (this.abort) return;
     turn.steps.push({content: answer.content, calls: answer.calls, results});
     this.answer(turn);
   }
 
-  // Whether the server refused the request as it is: sending it again would change nothing.
+  // Shows an error; returns whether the server refused the request itself, so that sending it again
+  // is useless.
   failed(answer, error) {
     if (error.name === "AbortError") {
       answer.finish = "stopped";
@@ -243,7 +245,7 @@ export class Chat {
     return error.status >= 400 && error.status < 500 && !answer.saidSomething();
   }
 
-  // A refused message leaves the conversation and returns to the box, to be changed.
+  // Removes a refused message from the conversation and puts it back into the box for editing.
   giveBack(turn) {
     turn.nodes[0].classList.add("refused");
     turn.nodes[0].append(el("span", {
@@ -285,7 +287,7 @@ export class Chat {
     this.answer(turn);
   }
 
-  // The context meter below the conversation.
+  // Updates the context meter below the conversation.
   showUsed(tokens) {
     const limit = this.model().max_model_len;
     $("context").hidden = !limit;
@@ -300,7 +302,7 @@ export class Chat {
         `Context ${number(tokens)} / ${number(limit)} tokens (${percent(share)})`;
   }
 
-  // Dims the turns that are no longer sent and says so where they end.
+  // Dims the turns that are no longer sent, and says so where they end.
   showDropped() {
     const dropped = this.conversation.turns.filter((turn) => turn.dropped);
     if (!dropped.length) return;

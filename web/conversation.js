@@ -1,9 +1,8 @@
-// What the model is told of a chat: the turns that still fit into its context. A turn is
-// {user, images, steps, answer, dropped}; only turns that were answered belong to the conversation.
-// Each of its steps is {content, calls, results}: functions that the model called on its way to the
-// answer.
+// A Conversation is what is sent of a chat: the turns that still fit into the context. A turn is
+// {user, images, steps, answer, dropped}; only answered turns belong to the conversation. Each of
+// its steps is {content, calls, results}: functions that the model called before it answered.
 
-// Pictures come before the text that is about them.
+// Returns a message's content. Pictures come before the text about them.
 function contentOf({user, images}) {
   if (!images?.length) return user;
   const pictures = images.map(({url}) => ({type: "image_url", image_url: {url}}));
@@ -19,7 +18,7 @@ function messagesOf({content, calls, results}) {
   ];
 }
 
-// What was asked, and what was done before it was answered.
+// Returns the messages of a turn before its answer: the question and the calls with their results.
 function questionOf(turn) {
   return [{role: "user", content: contentOf(turn)}, ...(turn.steps ?? []).flatMap(messagesOf)];
 }
@@ -33,7 +32,8 @@ export class Conversation {
     return this.turns.filter((turn) => !turn.dropped);
   }
 
-  // The messages of a request: the system prompt, the turns before `current`, and its question.
+  // Returns the messages of a request: the system prompt, the turns before `current`, and its
+  // question.
   messages(system, current) {
     const before = this.kept().filter((turn) => turn !== current);
     return [
@@ -44,8 +44,8 @@ export class Conversation {
     ];
   }
 
-  // Drops the oldest turns until the request has at most `mostTokens`, as `count(messages)` tells.
-  // Nothing is dropped for a question that is longer than `limit` by itself: it will be refused.
+  // Drops the oldest turns until the request has at most `mostTokens` by `count(messages)`. Nothing
+  // is dropped for a question that is longer than `limit` by itself, because it will be refused.
   async fit(system, current, {mostTokens, limit}, count) {
     const dropped = [];
     for (;;) {
@@ -61,8 +61,8 @@ export class Conversation {
     }
   }
 
-  // Keeps `turn` with what was answered; without an answer it is forgotten, so that a refused
-  // question is not sent again with every later one.
+  // Stores `turn` with its answer. Without an answer it is dropped, so that a refused question is
+  // not sent again with every later one.
   settle(turn, answer) {
     turn.answer = answer;
     this.turns = this.turns.filter((other) => other !== turn);

@@ -1,4 +1,4 @@
-// Small helpers for building the page: elements, numbers as people read them, one shared tooltip.
+// These are helpers for building the page: elements, readable numbers, one shared tooltip.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -27,7 +27,7 @@ export function number(value, digits = 0) {
       "en-US", {minimumFractionDigits: digits, maximumFractionDigits: digits});
 }
 
-// 3 significant figures with a unit that fits: 1.24 k, 31.0 M.
+// Returns 3 significant figures with a suitable prefix: 1.24 k, 31.0 M.
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -58,7 +58,7 @@ export function percent(share) {
                                   "–";
 }
 
-// White space made visible, for showing a token on its own.
+// Returns a token's text with visible white space.
 export function visible(text) {
   return text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replaceAll(" ", "·") || "∅";
 }

@@ -1,4 +1,5 @@
-// The live view: polls the server's figures, keeps two minutes of them, draws tiles and charts.
+// The live view polls the server's statistics, keeps two minutes of them, and draws tiles and
+// charts.
 
 import {areViewsOff, getJson, isLocked} from "./api.js";
 import {Chart} from "./charts.js";
@@ -11,7 +12,7 @@ const kPeriodMs = 1000, kWindowS = 120;
 
 const ratio = (a, b) => (b > 0 ? a / b : null);
 
-// One sample of what the charts show, from two neighbouring readings of the counters.
+// Returns one sample for the charts, computed from two successive readings of the counters.
 export function derive(before, after) {
   const s = after.stats;
   const dt = before ? (after.time - before.time) / 1000 : 0;
@@ -107,8 +108,8 @@ export class Engine {
     });
   }
 
-  // Reads once per second from now on, while the page is seen and the server lets it; never again
-  // once the server has said that it has no such views.
+  // Reads once per second while the page is visible and the server allows it, and never again after
+  // the server has said that it has no such routes.
   async loop() {
     if (areViewsOff()) return;
     if (!document.hidden && !isLocked()) await this.read();
@@ -132,7 +133,7 @@ export class Engine {
     }
   }
 
-  // The server does not show its engine: one sentence in place of the figures.
+  // Shows one sentence instead of the figures, because the server does not serve them.
   hide() {
     $("pulse").hidden = true;
     for (const part of $("view-engine").children) part.hidden = part.id !== "engine-off";

@@ -1,4 +1,5 @@
-// The prefix-cache explorer: two prompts in, their blocks side by side, what they share in colour.
+// The prefix-cache explorer shows the blocks of two prompts side by side, with the shared ones in
+// colour.
 
 import {postJson} from "./api.js";
 import {$, el, number, percent, visible} from "./dom.js";
@@ -7,7 +8,7 @@ const kExampleHead =
     "You are a helpful assistant of a small library. You know every book, you are kind, and you answer in one short sentence. ";
 const kMaxTokensDrawn = 2048;
 
-// Cuts a prompt's tokens into blocks and says what each block is.
+// Splits a prompt's tokens into blocks and returns the state of each.
 export function blocksOf(tokens, blockSize, shared, cached) {
   const out = [];
   for (let start = 0, i = 0; start < tokens.length; start += blockSize, i++) {
@@ -84,7 +85,7 @@ function summary(answer) {
 }
 
 export class Explorer {
-  // settings.system() is the playground's system prompt, which a chat begins with.
+  // settings.system() returns the playground's system prompt, with which a chat begins.
   constructor(settings) {
     this.settings = settings;
     $("explore-a").value = `${kExampleHead}Where is the book about owls?`;
@@ -106,7 +107,7 @@ export class Explorer {
     }
   }
 
-  // Compared anew each time: what is cached changes, and so may the system prompt.
+  // Compares again each time the view is shown, because the cache and the system prompt change.
   show(visibleNow) {
     if (visibleNow) this.compare();
   }
@@ -115,7 +116,7 @@ export class Explorer {
     return $("explore-form").elements["explore-mode"].value === "chat";
   }
 
-  // The prompt as the server reads it: messages for its chat template, or the text itself.
+  // Returns the prompt as it is sent: messages for the chat template, or the text itself.
   prompt(id) {
     const text = $(id).value;
     if (!this.asChat()) return text;

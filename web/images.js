@@ -1,5 +1,5 @@
-// Pictures that go with the next message: from a button, dropped, or pasted. They are shown as
-// canvases, since the page loads nothing, not even from itself.
+// These are the pictures of the next message: chosen by a button, dropped, or pasted. They are
+// shown as canvases, because the page loads nothing, not even from itself.
 
 import {$, el} from "./dom.js";
 
@@ -15,7 +15,7 @@ function dataUrl(file) {
   });
 }
 
-// A small copy of a picture. `image` is {url, name, bitmap}.
+// Returns a small copy of a picture. `image` is {url, name, bitmap}.
 export function thumbnail(image) {
   const {width, height} = image.bitmap;
   const scale = Math.min(1, kThumbPx / Math.max(width, height));
@@ -49,7 +49,7 @@ export class Images {
     place.addEventListener("drop", (event) => this.takeFrom(event, event.dataTransfer));
   }
 
-  // A text that is pasted or dropped goes where the browser puts it.
+  // Text that is pasted or dropped is left to the browser.
   takeFrom(event, data) {
     $("composer").classList.remove("dropping");
     const files = [...(data?.files ?? [])];
@@ -73,7 +73,7 @@ export class Images {
     $("prompt").focus();
   }
 
-  // Puts pictures back, as those of a message that was refused.
+  // Puts the pictures of a refused message back.
   putBack(images) {
     if (!this.list.length) this.list = [...images];
     this.draw("");

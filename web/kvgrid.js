@@ -1,5 +1,6 @@
-// The KV cache as a grid: one square per block, coloured by owner; shared, cached and free stand
-// apart. A cursor moves over it with the arrow keys; a chosen owner stands out from the others.
+// The KV cache as a grid has one square per block, coloured by owner; shared, cached and free
+// blocks have their own looks. A cursor moves over it with the arrow keys, and a chosen owner is
+// highlighted.
 
 import {$, el, hideTip, number, showTip} from "./dom.js";
 
@@ -14,7 +15,7 @@ const kStateNames = ["null block", "free", "cached, free to reuse", "in use", "s
 const kMaxHeight = 320, kMaxCell = 18, kMinCell = 4;
 const kOwnersShown = 24;
 
-// Expands the run-length code into flat arrays, refusing what does not add up.
+// Expands the run-length code into flat arrays, or throws if the runs do not add up.
 export function expand(answer) {
   const n = answer.num_blocks;
   const state = new Uint8Array(n), owner = new Int32Array(n).fill(-1), refs = new Int32Array(n);
@@ -30,7 +31,8 @@ export function expand(answer) {
   return {state, owner, refs};
 }
 
-// The largest cell with which n cells fit; beyond that one cell stands for several blocks.
+// Returns the largest cell size with which n cells fit; below a minimum, one cell stands for
+// several blocks.
 export function layout(n, width) {
   for (let cell = kMaxCell; cell >= kMinCell; cell--) {
     const columns = Math.max(1, Math.floor(width / cell));
@@ -41,7 +43,7 @@ export function layout(n, width) {
   return {cell: kMinCell, columns, perCell};
 }
 
-// A request keeps its colour while it lives: names take the first hue that nobody uses.
+// A request keeps its colour while it lives: a name gets the first hue that no other name has.
 const kHues = [200, 20, 95, 275, 48, 335, 165, 230, 5, 130, 305, 70];
 
 class Palette {
@@ -63,15 +65,15 @@ class Palette {
     }
   }
 
-  // Past the fixed hues the golden angle keeps neighbours apart.
+  // When all fixed hues are used, steps of the golden angle keep neighbours apart.
   hue(name) {
     const slot = this.slots.get(name) ?? 0;
     return slot < kHues.length ? kHues[slot] : (slot * 137.508) % 360;
   }
 }
 
-// The cell that a key leads to from cell `at` of `cells`, `columns` in a row; undefined for other
-// keys. At the edges the cursor stays.
+// Returns the cell that a key moves to from cell `at` of `cells`, `columns` per row; undefined for
+// other keys. At the edges the cursor stays.
 export function moved(key, at, cells, columns) {
   const to = {
     ArrowRight: at + 1,
@@ -88,8 +90,8 @@ export class KvGrid {
   constructor() {
     this.canvas = $("kv-grid");
     this.blocks = null;
-    this.cursor = null;  // cell that the keyboard is at
-    this.chosen = null;  // name of the owner that stands out
+    this.cursor = null;  // cell of the keyboard's cursor
+    this.chosen = null;  // name of the highlighted owner
     this.allOwners = false;
     this.palette = new Palette();
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -215,7 +217,8 @@ export class KvGrid {
     this.redraw();
   }
 
-  // All blocks of the owner of `cell` stand out; once more, or a block without owner: none do.
+  // Highlights all blocks of the owner of `cell`; for the same owner again, or a block without one,
+  // none.
   choose(cell) {
     const owner = cell === null ? null : this.ownerOf(this.busiest(cell));
     this.chosen = owner === this.chosen ? null : owner;
@@ -226,7 +229,7 @@ export class KvGrid {
     return this.answer.owners[this.blocks.owner[block]] ?? null;
   }
 
-  // What is known of a cell: a heading, then a phrase each.
+  // Returns the description of a cell: a heading, then phrases.
   describeCell(c) {
     const i = this.busiest(c), {perCell} = this.place;
     const last = Math.min((c + 1) * perCell, this.answer.num_blocks) - 1;
@@ -238,7 +241,7 @@ export class KvGrid {
     ].filter(Boolean);
   }
 
-  // The line below the grid: where the cursor is, and who was chosen.
+  // Updates the line below the grid, which describes the cursor's cell and the highlighted owner.
   describeCursor() {
     const parts = this.cursor === null ? [] : [this.describeCell(this.cursor).join(", ")];
     if (this.chosen !== null) {
@@ -249,7 +252,7 @@ export class KvGrid {
     if ($("kv-block").textContent !== text) $("kv-block").textContent = text;
   }
 
-  // Of the blocks behind one cell, the one in the busiest state stands for all.
+  // Returns the block in the busiest state, which stands for all blocks of a cell.
   busiest(c) {
     const {perCell} = this.place;
     let best = c * perCell;
@@ -291,7 +294,7 @@ export class KvGrid {
     }));
   }
 
-  // The cell under the pointer, or null.
+  // Returns the cell under the pointer, or null.
   cellAt(event) {
     if (!this.place) return null;
     const box = this.canvas.getBoundingClientRect();

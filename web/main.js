@@ -1,4 +1,4 @@
-// Puts the page together: theme, tabs, models, and the three views.
+// This file sets up the page: theme, tabs, models, and the three views.
 
 import {getApiKey, getJson, isLocked, tryApiKey, whenLocked} from "./api.js";
 import {Chat} from "./chat.js";
@@ -8,7 +8,7 @@ import {Explorer} from "./explore.js";
 import {Settings} from "./settings.js";
 import {takeShared} from "./share.js";
 
-// What the server calls the model that is built into it; see assets/builtin_model.
+// The server's name for its built-in model; see assets/builtin_model.
 const kDemoModel = "quire-builtin";
 const kDemoName = "3.5M-parameter demo model";
 
@@ -24,7 +24,7 @@ function startTheme() {
   });
 }
 
-// One line below the bar, with a button when there is something to do about it; null hides it.
+// Shows one line below the bar, with a button if there is something to do about it; null hides it.
 function notice(message, action, onAction) {
   $("notice").replaceChildren(
       ...(message ? [message] : []),
@@ -74,7 +74,7 @@ class Tabs {
   }
 }
 
-// The model cards by id, from /v1/models.
+// Models holds the model cards by id, from /v1/models.
 class Models {
   constructor() {
     this.cards = new Map();
@@ -108,7 +108,7 @@ class Models {
   }
 }
 
-// Asks for the key in a dialog, and tells `onOpened` once the server has taken one.
+// KeyDialog asks for the key, and calls `onOpened` when the server has accepted one.
 class KeyDialog {
   constructor(onOpened) {
     this.onOpened = onOpened;
@@ -168,7 +168,7 @@ function main() {
     if (!isLocked()) showView();
   };
   new KeyDialog(load);
-  // The first request tells whether the server wants a key; nothing else is asked before.
+  // The first request shows whether the server needs a key; nothing else is sent before.
   const ready = load().then(() => engine.loop());
   new Tabs((name) => {
     view = name;

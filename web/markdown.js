@@ -1,6 +1,6 @@
-// Markdown as the models write it, as elements: headings, lists, quotes, tables, code, emphasis and
-// links. Text never becomes markup: elements are made one by one, and what is not understood stays
-// as it was written.
+// Turns the Markdown that models write into elements: headings, lists, quotes, tables, code,
+// emphasis and links. Text never becomes HTML: elements are made one by one, and text that is not
+// recognized stays as it is.
 
 import {el} from "./dom.js";
 
@@ -10,11 +10,11 @@ const kItem = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const kRule = /^ {0,3}([-*_])( *\1){2,} *$/;
 const kQuote = /^ {0,3}> ?(.*)$/;
 const kTableRule = /^ *\|? *:?-+:? *(\| *:?-+:? *)+\|? *$/;
-// Inline, in the order in which they win: code, links, strong, emphasis.
+// Inline syntax in order of precedence: code, links, strong, emphasis.
 const kInline =
     /(`+)([^`]|[^`][^]*?[^`])\1(?!`)|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)|\*\*(\S|\S[^]*?\S)\*\*|\*([^\s*]|[^\s*][^]*?[^\s*])\*|\b_([^\s_]|[^\s_][^]*?[^\s_])_\b/;
 
-// Whether a text has anything that looks different as Markdown.
+// Returns whether Markdown would change how a text looks.
 export function isMarkdown(text) {
   return text.split("\n").some(
              (line) => kFence.test(line) || kHeading.test(line) || kItem.test(line) ||
@@ -22,7 +22,7 @@ export function isMarkdown(text) {
       kInline.test(text);
 }
 
-// The nodes of one paragraph's text.
+// Returns the nodes of one paragraph's text.
 export function inline(text) {
   const out = [];
   for (let rest = text; rest;) {
@@ -41,8 +41,8 @@ export function inline(text) {
   return out;
 }
 
-// Blocks of a text, as elements. An open fence at the end is code already, so that a block does not
-// change its look while it streams.
+// Returns the blocks of a text as elements. An open fence at the end is code already, so that a
+// block does not change its look while it streams.
 export function blocks(text) {
   return new Blocks(text.split("\n")).all();
 }
@@ -66,7 +66,7 @@ class Blocks {
     return out;
   }
 
-  // Takes lines while `take(line)` gives something, and returns that.
+  // Takes lines as long as `take(line)` returns something, and returns the results.
   taken(take) {
     const out = [];
     for (; this.at < this.lines.length; this.at++) {
@@ -92,7 +92,7 @@ class Blocks {
     const match = kHeading.exec(this.lines[this.at]);
     if (!match) return null;
     this.at++;
-    // The page has its own first and second level.
+    // Headings begin at the third level, because the page itself has the first two.
     return el(`h${Math.min(6, match[1].length + 2)}`, {}, ...inline(match[2]));
   }
 
@@ -123,7 +123,7 @@ class Blocks {
       const match = kItem.exec(this.lines[this.at]);
       if (!match || match[1].length !== indent || /\d/.test(match[2]) !== ordered) break;
       this.at++;
-      // What is indented below an item is part of it.
+      // Lines that are indented below an item belong to it.
       const inside = this.taken((line) => {
         if (!line.trim()) return this.belongs(indent) ? "" : null;
         return line.search(/\S/) > indent ? line.slice(Math.min(line.search(/\S/), indent + 2)) : null;
@@ -134,7 +134,7 @@ class Blocks {
     return el(ordered ? "ol" : "ul", ordered ? {start: parseInt(first[2], 10)} : {}, ...items);
   }
 
-  // Whether the next line that is not blank is indented deeper than `indent`.
+  // Returns whether the next line that is not blank is indented deeper than `indent`.
   belongs(indent) {
     const next = this.lines.slice(this.at).find((line) => line.trim());
     return next !== undefined && next.search(/\S/) > indent;

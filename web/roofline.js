@@ -1,15 +1,16 @@
-// The running steps on the roofline: FLOP per byte across, FLOP/s up, and where their time goes.
+// This view shows the running steps on the roofline, FLOP per byte across and FLOP/s up, and what
+// their time is spent on.
 
 import {compact, el, hideTip, milliseconds, percent, showTip} from "./dom.js";
 
 const kMinWidth = 300, kMaxWidth = 640;  // of the drawing; wider plots are scaled up
 const kHeight = 264, kLeft = 46, kRight = 60, kTop = 26, kBottom = 34;
 const kLabelHeight = 11, kLabelWidth = 44;
-const kShown = 64;  // dots; the newest is the darkest
+const kShown = 64;  // number of dots; the newest is the darkest
 const kTermColors =
     {weights: "c1", kv: "c3", activations: "c5", compute: "c2", network: "c4", launch: "c4", host: "c4"};
 
-// Rows of /quire/steps as objects; steps without a bound are left out.
+// Returns the rows of /quire/steps as objects, without steps that have no bound.
 export function readSteps(answer) {
   const first = answer.columns.length;
   return answer.steps
@@ -21,7 +22,8 @@ export function readSteps(answer) {
       .filter((s) => s.bound_us > 0 && s.bytes > 0 && s.measured_us > 0);
 }
 
-// Measured time of the steps by term: host as measured, the rest in the proportions predicted.
+// Returns the measured time of the steps by term: host time as measured, the rest in the predicted
+// proportions.
 export function timeByTerm(steps) {
   const sums = {};
   for (const step of steps) {
@@ -35,13 +37,13 @@ export function timeByTerm(steps) {
   return sums;
 }
 
-// 1000000000 → "1 G", for axes of powers of ten.
+// Formats 1000000000 as "1 G", for axes of powers of ten.
 function power(value) {
   const unit = [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]].find(([size]) => value >= size * 0.999);
   return unit ? `${Math.round(value / unit[0])}${unit[1]}` : `${Number(value.toPrecision(1))}`;
 }
 
-// Heights for labels that want to be at `wanted`: in that order, none closer than `gap` to the next.
+// Returns heights for labels that should be at `wanted`: in that order, no two closer than `gap`.
 export function spread(wanted, gap) {
   const order = wanted.map((y, i) => [y, i]).sort((a, b) => a[0] - b[0]);
   const out = [];
@@ -169,7 +171,7 @@ export class Roofline {
     });
   }
 
-  // Share of the bound over the steps shown, and a bar of where their time went.
+  // Shows the share of the bound over the shown steps, and a bar of what their time was spent on.
   share(steps) {
     const sum = (f) => steps.reduce((total, s) => total + f(s), 0);
     const measured = sum((s) => s.measured_us);

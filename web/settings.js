@@ -1,5 +1,5 @@
-// Sampling controls. A control left on "auto" is not sent, so that the server's own default
-// applies.
+// These are the sampling controls. A control on "auto" is not sent, so that the server's own
+// default applies.
 
 import {$, el} from "./dom.js";
 
@@ -71,7 +71,7 @@ const kControls = [
   },
   {key: "seed", label: "Seed", step: 1, help: "Same seed, same answer"},
 ];
-// Texts beside the numbers, by the ids of their boxes.
+// Settings that are texts, by the ids of their boxes.
 const kTexts = ["system", "stop", "tools"];
 const kToolsHelp = "A list in JSON. You answer the calls yourself.";
 const kStore = "quire-settings";
@@ -84,7 +84,7 @@ function load() {
   }
 }
 
-// A stop sequence is a line, in which \n and \t are written so.
+// Returns a stop sequence of one line, in which \n and \t are escapes.
 function unescaped(line) {
   return line.replace(/\\([nt\\])/g, (_, c) => ({n: "\n", t: "\t"}[c] ?? c));
 }
@@ -93,7 +93,8 @@ function escaped(text) {
   return String(text).replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll("\t", "\\t");
 }
 
-// The functions that a text names, as requests have them; null: it is no list of functions.
+// Returns the functions in a text in the format of requests; null if the text is no list of
+// functions.
 export function toolsOf(text) {
   if (!text.trim()) return [];
   try {
@@ -159,7 +160,7 @@ export class Settings {
     if (range) range.value = isSet ? box.value : this.rest(control);
   }
 
-  // Where the slider rests while the server decides: the value that changes nothing.
+  // Returns the slider's position while the server decides: the value that changes nothing.
   rest(control) {
     return {
       temperature: 1,
@@ -184,7 +185,7 @@ export class Settings {
     this.save();
   }
 
-  // Takes over what a shared link says; what it does not say is left to the server.
+  // Fills in the settings of a shared link; others are left to the server.
   use({system, values}) {
     this.reset();
     for (const [key, {box}] of this.inputs) {

@@ -1,5 +1,5 @@
-// A link that carries a prompt and its settings. It is the link itself that holds them: the server
-// keeps nothing.
+// These functions make and read links that contain a prompt and its settings. The server stores
+// nothing.
 
 const kPrefix = "#share=";
 
@@ -19,8 +19,8 @@ export function shareLink(shared) {
   return `${origin}${pathname}${kPrefix}${toBase64(JSON.stringify(shared))}`;
 }
 
-// What the page's own address carries, once: the address then loses it. Null: nothing, or nothing
-// that can be read.
+// Returns the contents of the page's own address, once, and removes them from it. Returns null if
+// there is nothing, or nothing readable.
 export function takeShared() {
   if (!location.hash.startsWith(kPrefix)) return null;
   const text = location.hash.slice(kPrefix.length);

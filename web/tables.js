@@ -1,9 +1,9 @@
-// Tables of the live view: what became of drafts, which grammars there are, what each key uses. Each
-// is there once there is something to tell.
+// These are tables of the live view: results of drafts, grammars, and the usage of each key. A
+// table is shown when it has rows.
 
 import {compact, el, number, percent} from "./dom.js";
 
-// The first cell of a row is its head.
+// Makes a table; the first cell of a row is its header.
 function table(caption, columns, rows) {
   const cells = ([head, ...rest]) =>
       el("tr", {}, el("th", {scope: "row", text: head}), ...rest.map((text) => el("td", {text})));
@@ -15,7 +15,7 @@ function table(caption, columns, rows) {
 function speculation({verified, drafted, accepted, accepted_by_place}) {
   if (!verified) return null;
   const rows = [["all", number(drafted), number(accepted), percent(accepted / drafted)]];
-  // A place is drafted wherever the one before it came out, and often where it did not.
+  // A position is drafted whenever the position before it was accepted, and often when it was not.
   accepted_by_place.forEach((count, i) => {
     if (count) rows.push([number(i + 1), "", number(count), percent(count / verified)]);
   });

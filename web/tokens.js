@@ -1,14 +1,14 @@
-// Answers as tokens: each is a span that knows its probability and the alternatives the model
-// weighed. The pointer shows them; so does the keyboard: an answer is one tab stop, and the arrow
+// These functions show answers as tokens. Each token is a span with its probability and the
+// alternatives, which the pointer or the keyboard shows: an answer is one tab stop, and the arrow
 // keys move from token to token.
 
 import {el, hideTip, percent, showTip, visible} from "./dom.js";
 
 const utf8 = new TextEncoder();
 
-// Cuts `content` into pieces along the tokens' bytes. A character whose bytes are spread over
-// several tokens becomes one piece that carries them all; text that no token explains becomes a
-// bare piece.
+// Splits `content` into pieces by the tokens' bytes. A character whose bytes belong to several
+// tokens becomes one piece with all of them; text that belongs to no token becomes a piece without
+// tokens.
 export function pieces(content, tokens) {
   const bytes = utf8.encode(content);
   const decoder = new TextDecoder();
@@ -30,7 +30,7 @@ export function pieces(content, tokens) {
   return out;
 }
 
-// Five steps from sure to surprised; the colours are in the style sheet.
+// Returns one of five levels, from likely to unlikely; the colours are in the style sheet.
 function level(probability) {
   return probability > 0.9 ? 0 :
       probability > 0.6    ? 1 :
@@ -72,7 +72,8 @@ function tokenSpan(piece) {
   return span;
 }
 
-// A growing answer: update() keeps the spans that are already right and appends the rest.
+// A TokenText is a growing answer: update() keeps the spans that are still right and appends the
+// rest.
 export class TokenText {
   constructor() {
     this.node = el("div", {class: "answer"});
@@ -97,7 +98,7 @@ export class TokenText {
     if (!this.stop?.isConnected) this.stopAt(this.node.querySelector("[tabindex]"));
   }
 
-  // The token that the Tab key leads to.
+  // Makes a token the one that the Tab key leads to.
   stopAt(span) {
     if (!span) return;
     if (this.stop) {

@@ -20,7 +20,8 @@ PROMPT = "The history of the lighthouse begins with fires on hills. Later people
 
 
 def quire_s(args, ids):
-    """Hugging Face's rule, as transformers has it; the first request says how the model is called."""
+    """Returns the seconds of a search with Hugging Face's early-stopping rule; the first request asks for the model's
+    name."""
     url = f"http://127.0.0.1:{args.port}/v1"
     with urllib.request.urlopen(f"{url}/models") as answer:
         model = json.load(answer)["data"][0]["id"]

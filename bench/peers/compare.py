@@ -39,7 +39,7 @@ MODELS = os.path.join(ROOT, "build/peers/models")
 RESULTS = os.path.join(ROOT, "build/peers/results")
 PEERS = ("llama.cpp", "vllm", "openvino", "onnxruntime")
 TYPES = (*random_gguf.TYPES, "int8")
-FILE_TYPE = "file"  # what a given model file has
+FILE_TYPE = "file"  # the type that the given model file has
 CASES = {
     "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
     "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},
@@ -100,7 +100,8 @@ def run_peer(args, kind, case):
 
 
 def int8_quantization():
-    """Returns what a checkpoint of compressed-tensors says of W8A8: a scale per output, one per row of activations."""
+    """Returns the quantization_config of compressed-tensors for W8A8: one scale per output, and one per row of
+    activations."""
     eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
     return {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
             "ignore": ["lm_head"],
@@ -134,7 +135,8 @@ def model_name(args):
 
 
 class Results:
-    """Keeps runs that have ended, one JSON object a line. Only those of this binary, shape and thread count are seen."""
+    """Stores the runs that have ended, one JSON object per line. Only those of this binary, shape and number of threads
+    are read."""
 
     def __init__(self, args):
         with open(args.binary, "rb") as file:
@@ -163,7 +165,7 @@ class Results:
 
 
 def missing_runs(results, args):
-    """Yields (type, case, engine) of what is still to be run, the two engines in turns."""
+    """Yields (type, case, engine) of the runs that are missing, alternating between the engines."""
     for kind in args.types.split(","):
         for case in args.cases.split(","):
             engines = ("quire", args.peer)
@@ -175,7 +177,7 @@ def missing_runs(results, args):
 
 
 def measure(results, args):
-    """Runs what is missing, and returns False when the time was up before the end."""
+    """Does the missing runs, and returns False if the time was over before the end."""
     start = time.monotonic()
     longest = 0.0
     todo = list(missing_runs(results, args))

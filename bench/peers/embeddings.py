@@ -31,19 +31,19 @@ WORDS = "the of and to in a is that for it as was with be by on not he his but a
 
 
 def texts_of(tokenizer, count):
-    """Texts whose numbers of tokens are spread evenly over the logarithms of 8 to 512."""
+    """Returns texts whose numbers of tokens are spread evenly over the logarithms of 8 to 512."""
     rng = random.Random(5)
     made = []
     for _ in range(count):
         length = round(SHORTEST * (LONGEST / SHORTEST) ** rng.random())
-        made.append(" ".join(rng.choice(WORDS) for _ in range(length - 2)))  # a word is a token
+        made.append(" ".join(rng.choice(WORDS) for _ in range(length - 2)))  # each word is one token
     lengths = [len(ids) for ids in tokenizer(made)["input_ids"]]
     assert min(lengths) >= SHORTEST - 1 and max(lengths) <= LONGEST, (min(lengths), max(lengths))
     return made, sum(lengths)
 
 
 def prepare(model, shape, folder):
-    """A copy of the model that reads 512 tokens, or one of another shape with the same tokenizer."""
+    """Makes a copy of the model that reads 512 tokens, or one of another shape with the same tokenizer."""
     target = os.path.join(folder, "model")
     shutil.copytree(model, target)
     for name in ("sentence_bert_config.json", "tokenizer_config.json"):
@@ -73,7 +73,7 @@ def post(connection, text):
 
 
 def steps_so_far(port):
-    """(seconds, number) of all steps."""
+    """Returns (seconds, number) of all steps so far."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
@@ -136,7 +136,7 @@ def torch_runner(model, dtype):
 
 
 def onnxruntime_runner(model):
-    """As fastembed runs such models, but with batches sorted by length."""
+    """Runs the model as fastembed does, but with batches sorted by length."""
     import onnxruntime
     import torch
     import transformers

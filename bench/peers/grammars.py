@@ -31,18 +31,18 @@ def schemas_of(path, every):
 
 
 class Worker:
-    """A process that answers one line for each line."""
+    """A process that answers each line with a line."""
 
     def __init__(self, engine, tokenizer):
         self.command = [sys.executable, WORKER, engine, tokenizer]
         self.process = None
 
     def ask(self, line, max_seconds):
-        """Returns the answer, or None when the process died or took too long."""
+        """Returns the answer, or None if the process ended or took too long."""
         if self.process is None:
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.DEVNULL, text=True)
-            self.process.stdout.readline()  # it is ready
+            self.process.stdout.readline()  # the worker is ready
         try:
             self.process.stdin.write(line)
             self.process.stdin.flush()

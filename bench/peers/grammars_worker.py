@@ -47,13 +47,13 @@ class XGrammar:
         info = xgrammar.TokenizerInfo.from_huggingface(fast, vocab_size=vocab_size,
                                                        stop_token_ids=[vocab_size - 1])
         self.stop = vocab_size - 1
-        # Schemas share masks, as schemas of one server do.
+        # One compiler for all schemas, so that they share masks, as the schemas of one server do.
         self.compiler = xgrammar.GrammarCompiler(info, max_threads=1)
         mask = xgrammar.allocate_token_bitmask(1, vocab_size)
         self.mask, self.row = mask, mask.numpy()
 
     def compile(self, schema):
-        # What its own documentation calls the standard's meaning of absent additionalProperties.
+        # XGrammar's documentation says that this treats absent additionalProperties as the standard does.
         return self.compiler.compile_json_schema(schema, strict_mode=False)
 
     def start(self, compiled):
@@ -92,7 +92,7 @@ def answer(engine, tokenizer, entry):
         start = time.perf_counter()
         compiled = engine.compile(schema)
         out["compile_ms"] = (time.perf_counter() - start) * 1e3
-    except Exception as error:  # each engine has its own kinds
+    except Exception as error:  # each engine raises its own types
         out["error"] = str(error)[:300] or type(error).__name__
         return out
     for test in entry["tests"]:
@@ -108,7 +108,7 @@ def main():
 
     name, path = sys.argv[1:3]
     tokenizer = tokenizers.Tokenizer.from_file(path)
-    tokenizer.add_special_tokens(["<|the end of a text of the benchmark|>"])  # instances never hold it
+    tokenizer.add_special_tokens(["<|the end of a text of the benchmark|>"])  # instances never contain it
     engine = {"llguidance": LlGuidance, "xgrammar": XGrammar}[name](tokenizer, tokenizer.get_vocab_size())
     print("ready", flush=True)
     for line in sys.stdin:

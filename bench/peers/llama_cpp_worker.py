@@ -11,9 +11,10 @@ import llama_cpp
 
 
 class Engine:
-    """Holds one context. Token ids are pseudo-random, sampling is left out, logits of the last row are computed.
+    """Holds one context. Token ids are pseudo-random, nothing is sampled, and only the logits of the last row are
+    computed.
 
-    Each sequence has cells of its own (kv_unified off), and flash attention is on for prefill and off for decode: what
+    Each sequence has cells of its own (kv_unified off), and flash attention is on for prefill and off for decode, which
     measured best for llama.cpp on CPUs.
     """
 
@@ -64,7 +65,8 @@ class Engine:
             self.run([(sequence, p, p == length - 1) for p in range(begin, end)])
 
     def copy_prompt(self, sequences):
-        """Gives the cells of sequence 0 to all others, each its own copy: decoding costs the same, prefill is saved."""
+        """Copies the cells of sequence 0 to all others, so that only one prompt has to be computed. Decoding costs
+        the same."""
         memory = llama_cpp.llama_get_memory(self.context)
         for sequence in range(1, sequences):
             llama_cpp.llama_memory_seq_cp(memory, 0, sequence, -1, -1)

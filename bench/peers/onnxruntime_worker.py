@@ -11,7 +11,7 @@ import onnxruntime_genai
 
 
 def measure(model, case, seed):
-    """Returns the tokens per second of one run. Its prompt is pseudo-random, its answer greedy."""
+    """Returns the tokens per second of one run. The prompt is pseudo-random, the answer greedy."""
     parameters = onnxruntime_genai.GeneratorParams(model)
     parameters.set_search_options(do_sample=False, max_length=case["context"] + case["tokens"] + 2,
                                   min_length=case["context"] + case["tokens"] + 2)

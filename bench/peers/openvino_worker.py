@@ -11,7 +11,8 @@ import openvino_genai
 
 
 def prompt(seed, length):
-    """Returns pseudo-random ids, others for each seed: a prompt seen before would be found in the prefix cache."""
+    """Returns pseudo-random ids, different for each seed, because the prefix cache would have a prompt that was
+    used before."""
     ids = np.random.default_rng(seed).integers(300, 30000, (1, length)).astype(np.int64)
     return openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(np.ones_like(ids)))
 

@@ -21,7 +21,7 @@ class Shape:
     head_dim: int
     vocab: int
     rope_base: float
-    experts: int = 0  # above 0: `ffn` is the inside of each
+    experts: int = 0  # if > 0, `ffn` is the hidden size of each expert
     experts_per_token: int = 0
     window: int = 0
     is_tied: bool = True
@@ -30,7 +30,8 @@ class Shape:
 SHAPES = {
     "llama-3.2-1b": Shape("llama", 16, 2048, 8192, 32, 8, 64, 128256, 500000.0),
     "qwen2.5-0.5b": Shape("qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1000000.0),
-    # Layers of Qwen3-30B-A3B and of gpt-oss-20b, as many as `quire bench latency --shape` has under these names.
+    # Layers of Qwen3-30B-A3B and of gpt-oss-20b. The numbers of layers are those of `quire bench latency --shape` under the
+    # same names.
     "qwen3-30b-a3b-4l": Shape("qwen3moe", 4, 2048, 768, 32, 4, 128, 151936, 1000000.0, experts=128,
                               experts_per_token=8, is_tied=False),
     "gpt-oss-20b-2l": Shape("gpt-oss", 2, 2880, 2880, 64, 8, 64, 201088, 150000.0, experts=32, experts_per_token=4,
@@ -42,7 +43,7 @@ TYPES = {
     "bf16": gguf.GGMLQuantizationType.BF16,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
     "q4_0": gguf.GGMLQuantizationType.Q4_0,
-    # As gpt-oss is published: experts in MXFP4, what else there is in Q8_0.
+    # The types of the published gpt-oss: experts in MXFP4, everything else in Q8_0.
     "mxfp4": gguf.GGMLQuantizationType.MXFP4,
 }
 
@@ -160,7 +161,7 @@ def add_ffn(tensors, shape, prefix):
 
 
 def write(path, shape, kind):
-    """Leaves `path` alone when it exists."""
+    """Writes the file, unless `path` exists."""
     if os.path.exists(path):
         return
     print(f"making {path}", file=sys.stderr, flush=True)

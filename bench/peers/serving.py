@@ -38,7 +38,7 @@ def commands(args):
 
 
 def environment():
-    """As vLLM's documentation says for CPUs."""
+    """Returns the environment that vLLM's documentation recommends for CPUs."""
     preload = [path for path in (os.path.join(VENV, "lib/libiomp5.so"),
                                  "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4") if os.path.exists(path)]
     return {**os.environ, "LD_PRELOAD": ":".join(preload), "VLLM_CPU_OMP_THREADS_BIND": f"0-{os.cpu_count() - 1}",
@@ -84,7 +84,7 @@ def run(name, case, seed, requests):
 
 
 def figures(result, output):
-    """Speeds, of which more is better, and times, of which less is."""
+    """Returns speeds, of which higher is better, and times, of which lower is better."""
     if output == 1:
         return {"prompt tokens/s": result["total_input_tokens"] / result["duration"]}
     return {"output tokens/s": result["output_throughput"], "ITL p99, ms": result["p99_itl_ms"]}

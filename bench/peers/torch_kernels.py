@@ -18,7 +18,7 @@ RING_BYTES = 4 << 30
 
 
 def time_us(calls):
-    """The median over replays of the time per call of a graph of all calls."""
+    """Returns the time per call: the median over replays of a graph of all calls."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for call in calls[:3]:

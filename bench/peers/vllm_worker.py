@@ -12,7 +12,7 @@ import time
 
 
 def set_environment(threads):
-    """As vLLM's documentation says for CPUs; it reads these when it is imported."""
+    """Sets what vLLM's documentation recommends for CPUs; vLLM reads these variables when it is imported."""
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{threads - 1}"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "serving"))
 from server import BINARY, Server  # noqa: E402
 
 STAGES = 2
-STAGE_LINK_GB_PER_S = 10  # from stage to stage is a copy in memory: some microseconds of a step of many milliseconds
-# Streams, prompt tokens and output tokens of what the description is fitted to.
+STAGE_LINK_GB_PER_S = 10  # a transfer between stages is a copy in memory, some microseconds of a step of many milliseconds
+# Streams, prompt tokens and output tokens of the runs that the description is fitted to.
 CALIBRATION = ((1, 64, 24), (2, 16, 24), (4, 16, 28), (8, 16, 36), (8, 32, 24), (16, 16, 20))
 
 

@@ -1,13 +1,13 @@
-// How long two ranks take to put a matrix together, of which each has half of the columns: the columns
-// are copied to the group's memory, the ranks meet, and the other's columns are copied back, as the
-// outputs of a layer are. What the copies take alone is the bound that memory sets. Then how long four
-// ranks take to combine what their experts made of some tokens, each of which went to eight experts: by
-// all-gather of all rows and by all-to-all, without the sums. Median,
-// 90th and 99th percentile in microseconds:
+// This program measures how long two ranks take to combine a matrix of which each has half of the
+// columns. As for the outputs of a layer, a rank copies its columns to the group's memory, the
+// ranks meet, and each copies the other's columns back. The time of the copies alone is the bound
+// that memory sets. Then it measures how long four ranks take to combine the outputs of experts for
+// some tokens, each of which went to eight experts: by all-gather of all rows and by all-to-all,
+// without the sums. It prints the median and the 90th and 99th percentile in microseconds:
 //
 //   quire_exchange_bench [ROUNDS [ROUNDS_WITH_EXPERTS]]
 //
-// bench/ranks/compare prints those of Open MPI beside them.
+// bench/ranks/compare prints the times of Open MPI beside them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,15 +70,16 @@ std::vector<double> time_combining(RankGroup& ranks, int64_t num_tokens, bool by
   return times_us;
 }
 
-// As the activations of a model lie. At 16 bytes behind a page, where malloc() puts large blocks,
-// memcpy() from a page's beginning is 17 times as slow on Zen 3 (`rep movsb`).
+// Memory is aligned like the activations of a model. At 16 bytes behind the start of a page, where
+// malloc() puts large blocks, memcpy() from the start of a page takes 17 times as long on Zen 3
+// (`rep movsb`).
 struct alignas(64) CacheLine {
   std::byte bytes[64];
 };
 
 struct RoundTimes {
   std::vector<double> whole_us;
-  std::vector<double> copies_us;  // of a round, without the meeting
+  std::vector<double> copies_us;  // of a round, without the time to meet
 };
 
 RoundTimes time_rounds(RankGroup& ranks, int64_t num_rows, int num_rounds) {
@@ -131,7 +132,7 @@ void measure(const std::string& what, RankGroup& ranks, int num_rounds) {
   }
 }
 
-// What a process measures first comes out slower than what follows.
+// Runs some rounds first, because the first measurement of a process is slower than later ones.
 void warm_up(const std::string&, RankGroup& ranks, int num_rounds) {
   for (const int64_t rows : kRows) (void)time_rounds(ranks, rows, num_rounds);
 }
@@ -161,7 +162,7 @@ void on_threads(int size, Measure measured, int num_rounds) {
   for (std::thread& other : others) other.join();
 }
 
-// Linked as processes are, over either transport.
+// Runs the measurement with ranks that are linked like processes, over one of the transports.
 void on_links(int size, RankTransport transport, Measure measured, int num_rounds) {
   constexpr int64_t kBytes = kTokens[2] * kExpertsPerToken * kExpertRowBytes;
   const std::string what = transport == RankTransport::kTcp ? "TCP on loopback" : "shared memory";

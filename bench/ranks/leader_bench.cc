@@ -1,7 +1,7 @@
-// What the first rank's thread spends on telling other ranks of a step: the plan as bytes, the bytes to
-// all of them, through memory that they share or over TCP, and what was sampled taken over for the next
-// one. The other ranks are threads that read frames and do nothing with them. Microseconds of a step in
-// which every request decodes:
+// This program measures what the first rank's thread spends on sending a step to the other ranks:
+// encoding the plan, sending it to all of them through shared memory or over TCP, and applying the
+// sampled tokens for the next plan. The other ranks are threads that read frames and ignore them.
+// It prints microseconds per step in which every request decodes:
 //
 //   quire_leader_bench [STEPS]
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ constexpr int kNumRequests = 256;
 constexpr int kWarmUp = 50;
 constexpr uint16_t kPort = 29513;
 
-// The first step sends the requests, the others one token each and now and then a block.
+// The first step contains the requests; later steps add one token to each, and sometimes a block.
 StepPlan plan_of(uint64_t step) {
   StepPlan plan;
   plan.step_id = step;
@@ -90,7 +90,7 @@ Times lead(RankBroadcast& broadcast, int num_steps) {
     relay.add_result(number, result);
     const double cpu_end_us = cpu_us();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    // The others read what they were sent, as they do while the step is computed.
+    // The other ranks read their frames in this time, as they do while a step is computed.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (step < kWarmUp) continue;
     times.wall_us.push_back(took.count());

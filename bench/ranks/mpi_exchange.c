@@ -1,5 +1,5 @@
-// MPI_Allreduce of floats between the ranks, and MPI_Allgather into a matrix of the same size, percentiles
-// in microseconds; bench/ranks/compare builds and runs it.
+// This program measures MPI_Allreduce of floats between the ranks, and MPI_Allgather into a matrix
+// of the same size, and prints percentiles in microseconds. bench/ranks/compare builds and runs it.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

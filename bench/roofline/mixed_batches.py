@@ -44,7 +44,8 @@ def curve(points, colour, dashed=False):
 
 
 def write_plot(path, tables):
-    """Plots the median time of a mixed launch over the sum of its parts, by the number of decodes; dashed: their maximum."""
+    """Plots the median time of a mixed launch, as a share of the sum of its parts, by the number of decodes; dashed is
+    the maximum of the parts."""
     label = '<text x="{:.0f}" y="{:.0f}" font-size="12" text-anchor="{}">{}</text>'.format
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 620 350" font-family="sans-serif">',
              '<rect width="620" height="350" fill="white"/>']

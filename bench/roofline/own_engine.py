@@ -20,9 +20,9 @@ from server import BINARY, Server  # noqa: E402
 
 ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
           "--num-gpu-blocks-override", "2048"]
-# Requests per second (times --load), arguments of `quire simulate`, a seed: below what one slow core can do. Requests
-# that would arrive after --last-arrival-s are left out. Calibration must meet the row counts that the others will:
-# kernels have variants of their own for few rows, and eight may cost less than four.
+# Requests per second (times --load), arguments of `quire simulate`, and a seed. The loads are below what one slow core can do.
+# Requests that would arrive after --last-arrival-s are left out. The calibration workload must contain the row counts of the
+# others, because kernels have variants for few rows: eight rows may cost less than four.
 WORKLOADS = {
     "calibration": (0.6, "--arrivals gamma:2 --input-len lognormal:100:90 --output-len uniform:24:104", 11),
     "bursty": (0.4, "--arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:32:96", 12),
@@ -34,7 +34,7 @@ FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTF
 
 
 def quire(args, *command, quiet=True, may_say=None):
-    """Runs a command to its end, and returns False when it failed with `may_say` in its message."""
+    """Runs a command to its end, and returns False if it failed with a message that contains `may_say`."""
     done = subprocess.run([args.binary, *map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if may_say is not None and may_say in done.stderr:
@@ -50,7 +50,7 @@ def read(path):
 
 
 def next_run(folder, name):
-    """Returns FOLDER/NAME-1, or -2 where that is taken, and so on."""
+    """Returns FOLDER/NAME-1, or -2 if that exists, and so on."""
     number = 1
     while (folder / f"{name}-{number}").exists():
         number += 1
@@ -64,8 +64,8 @@ def measure(args, name):
     machine = args.folder / "machine.json"
     if not machine.exists():
         quire(args, "roofline", "probe", "--threads", args.threads, "--output", machine, quiet=False)
-    # The first line of the step log is the model, and is in the file once the server has stopped: any description does to
-    # make a workload.
+    # The first line of the step log describes the model, and is written when the server has stopped. For making a workload, any
+    # model description will do.
     rate, flags, seed = WORKLOADS[name]
     seed += 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1])
     trace = run / "asked.jsonl"
@@ -112,7 +112,7 @@ def predict(args):
 
 
 def print_row(label, runs):
-    """Prints the output tokens over the time of all runs; of the rest the runs' own figures, weighted by their requests."""
+    """Prints the output tokens over the time of all runs, and the mean of the runs' own figures, weighted by their requests."""
     measured = [read(run / "measured.json") for run in runs]
     predicted = [read(run / "predicted.json") for run in runs]
     weights = [result["completed"] for result in measured]

@@ -60,7 +60,7 @@ def summary(name, errors):
 
 
 def compare_with_blis(rows):
-    """Prints the errors on the rows and metrics of which BLIS's error is known; its ITL is E2E over output tokens."""
+    """Prints the errors on the rows and metrics for which BLIS's error is known; its ITL is E2E over output tokens."""
     for metric, blis in [("tpot", "itl"), ("e2e", "e2e"), ("ttft", "ttft")]:
         known = [(r["error"][metric], r[f"blis_{blis}_percent"]) for r in rows if r[f"blis_{blis}_percent"] is not None]
         if known:

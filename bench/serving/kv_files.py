@@ -30,7 +30,7 @@ def start(command):
 
 
 def first_token_s(url, prompt):
-    """Returns seconds to the whole answer of one token, and the tokens that were cached."""
+    """Returns the seconds until an answer of one token was complete, and the number of cached tokens."""
     body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
@@ -41,7 +41,7 @@ def first_token_s(url, prompt):
 
 
 def forget(folder):
-    """Puts the files out of the page cache, as far as the system does so."""
+    """Drops the files from the page cache, as far as the system does so."""
     for name in os.listdir(folder):
         with open(os.path.join(folder, name), "rb") as file:
             os.fsync(file.fileno())

@@ -20,7 +20,7 @@ from kv_files import metric, start
 
 
 def ask_s(url, prompt, params=None, max_tokens=1):
-    """Returns seconds to the whole answer, and the answer."""
+    """Returns the seconds until the answer was complete, and the answer."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True,
             "kv_transfer_params": params}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
@@ -32,7 +32,7 @@ def ask_s(url, prompt, params=None, max_tokens=1):
 
 
 def copied_bytes_per_s():
-    """What one thread reads and writes of memory."""
+    """Returns the bytes per second that one thread reads and writes when it copies memory."""
     source = bytearray(256 << 20)
     target = bytearray(256 << 20)
     times = []
@@ -55,7 +55,7 @@ def main():
     draw = random.Random(1)
     warm_up, prompts, others = ([[draw.randrange(1000, 30000) for _ in range(args.tokens)] for _ in range(n)]
                                 for n in (3, args.prompts, args.prompts))
-    blocks = 5 * args.tokens // 32  # of 16 tokens: two prompts and a half
+    blocks = 5 * args.tokens // 32  # blocks of 16 tokens for two and a half prompts
     command = [args.binary, "serve", "--shape", args.shape, "--port", "0", "--max-model-len", str(args.tokens + 64),
                "--num-gpu-blocks-override", str(blocks), *args.flags]
 

@@ -35,7 +35,7 @@ async def read_request(reader):
 
 
 class Backend:
-    """Streams wait for `go` after their first event."""
+    """A backend without a model. Streams wait for `go` after their first event."""
 
     def __init__(self):
         self.go = asyncio.Event()
@@ -57,7 +57,7 @@ class Backend:
 
 
 async def time_requests(port, other_port, count, body):
-    """Returns seconds of requests to the two ports, in turns."""
+    """Returns the seconds of requests to the two ports, alternating between them."""
     ends = [await asyncio.open_connection("127.0.0.1", p) for p in (port, other_port)]
     times = ([], [])
     for _ in range(count):
@@ -72,7 +72,7 @@ async def time_requests(port, other_port, count, body):
 
 
 async def hold_streams(port, count, backend):
-    """Returns how many streams were open at once and ended whole."""
+    """Returns how many streams were open at the same time and ended completely."""
     body = request_for(b'{"prompt":"a","stream":true}')
     ends = []
     for begin in range(0, count, 200):
@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--streams", type=int, default=10_000)
     args = parser.parse_args()
-    wanted = 2 * args.streams + 1000  # this process holds both ends of each
+    wanted = 2 * args.streams + 1000  # this process has both ends of each connection
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < wanted:
         try:

@@ -40,7 +40,7 @@ def tensors():
 
 
 def bfloat16_noise(count):
-    """Returns the bytes of numbers of about N(0, 0.02)."""
+    """Returns the bytes of random numbers with a distribution of about N(0, 0.02)."""
     rng = random.Random(0)
     return array("H", (struct.unpack("<I", struct.pack("<f", rng.gauss(0, 0.02)))[0] >> 16 for _ in range(count))).tobytes()
 
@@ -59,7 +59,7 @@ def write_checkpoint(folder):
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    noise = bfloat16_noise(1 << 20)  # is written over and over: the time of packing depends on the size alone
+    noise = bfloat16_noise(1 << 20)  # is written repeatedly, because the time to pack depends only on the size
     with open(path + ".part", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for begin in range(0, offset, len(noise)):

@@ -23,7 +23,7 @@ def needed_libraries(path):
 
 
 def versions(path):
-    """({library: versions of its symbols that the file needs}, versions that the file defines)."""
+    """Returns ({library: versions of its symbols that the file needs}, versions that the file defines)."""
     needs, defines, library, section = {}, set(), None, None
     for line in readelf("--version-info", path).splitlines():
         if line.startswith("Version"):
@@ -44,11 +44,11 @@ def is_static(path):
 
 
 def check(folder):
-    """(what is missing, the newest version of the C library that is asked for)."""
+    """Returns (what is missing, the newest version of the C library that a file needs)."""
     program = os.path.join(folder, "bin", "quire")
     problems = [] if is_static(program) else ["bin/quire: expected a static program, got one that needs a loader"]
     inside = os.path.join(folder, "lib", "quire")
-    # The loader lies there as ld.so, whatever its own name is.
+    # The tarball names the loader ld.so, whatever its own name is.
     names = {name: name for name in os.listdir(inside)}
     loader = re.search(r"soname: \[(.*)\]", readelf("--dynamic", os.path.join(inside, "ld.so")))
     names[loader.group(1) if loader else "ld-linux-x86-64.so.2"] = "ld.so"

@@ -1,5 +1,5 @@
-// Starts the program with the loader and the libraries that lie beside it, so that what the machine has does not
-// matter: bin/quire -> lib/quire/ld.so --library-path lib/quire lib/quire/quire ARGUMENTS. Linked statically.
+// This launcher starts the program with the loader and the libraries of the tarball, so that those of the machine do not
+// matter: bin/quire -> lib/quire/ld.so --library-path lib/quire lib/quire/quire ARGUMENTS. It is linked statically.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

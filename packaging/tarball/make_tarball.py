@@ -29,7 +29,7 @@ def run(*command):
 
 
 def libraries(binary):
-    """{name: path} of the libraries, and the path of the loader."""
+    """Returns {name: path} of the libraries, and the path of the loader."""
     found, loader = {}, None
     for line in run("ldd", binary).decode().splitlines():
         if "not found" in line:
@@ -57,7 +57,7 @@ def stripped(binary, folder):
 
 
 def contents(binary, folder):
-    """{path in the package: (bytes, mode)}."""
+    """Returns {path in the package: (bytes, mode)}."""
     needed, loader = libraries(binary)
     files = {"bin/quire": (launcher(folder), 0o755), "lib/quire/quire": (stripped(binary, folder), 0o755),
              "lib/quire/ld.so": (pathlib.Path(loader).read_bytes(), 0o755)}

@@ -1,7 +1,7 @@
 """Quire: inference and serving of open-weight language models.
 
 `LLM` is for offline work, `AsyncLLM` for asyncio, and the program `quire` serves OpenAI's API. The names are those of
-vLLM's offline API, so that a script for it runs when its import is changed.
+vLLM's offline API, so that a script written for it runs when its import is changed.
 """
 from quire.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
 from quire.client import EngineDeadError

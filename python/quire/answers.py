@@ -1,4 +1,4 @@
-"""An answer under way: what the engine has sent of it so far, as RequestOutput."""
+"""An Answer collects what the engine has sent for one request, and returns it as RequestOutput."""
 from __future__ import annotations
 
 import functools
@@ -12,7 +12,7 @@ Decode = Callable[[int], str]
 
 
 def to_body(params: Optional[SamplingParams], chat: bool = False) -> Dict[str, Any]:
-    """Returns the fields of a request. Without parameters the model's own defaults hold."""
+    """Returns the fields of a request. Without parameters the model's own defaults apply."""
     body: Dict[str, Any] = {"return_token_ids": True, "return_tokens_as_token_ids": True}
     if params is None:
         return body
@@ -52,13 +52,13 @@ class Answer:
         return sum(choice.finished() for choice in self._choices.values()) == self._num_choices
 
     def output(self) -> RequestOutput:
-        """Everything so far. Its lists are its own."""
+        """Returns everything so far, with copies of the lists."""
         choices = [self._copy(choice) for _, choice in sorted(self._choices.items())]
         return RequestOutput(self._request_id, self._prompt, self._prompt_token_ids, self._prompt_logprobs, choices,
                              self.finished(), num_cached_tokens=self._num_cached_tokens)
 
     def take(self) -> RequestOutput:
-        """What is new since the last call."""
+        """Returns what was added since the last call."""
         output = self.output()
         for index, choice in self._choices.items():
             self._choices[index] = CompletionOutput(index, "", [], choice.cumulative_logprob,
@@ -89,7 +89,7 @@ class Answer:
         held.stop_reason = choice.get("stop_reason") if choice.get("finish_reason") else held.stop_reason
 
     def _add_logprobs(self, held: CompletionOutput, logprobs: Dict[str, Any]) -> None:
-        if "content" in logprobs:  # of a conversation
+        if "content" in logprobs:  # the answer to a conversation
             chosen = [(entry["token"], entry["logprob"]) for entry in logprobs["content"]]
             listed = [{top["token"]: top["logprob"] for top in entry["top_logprobs"]}
                       for entry in logprobs["content"]]
@@ -102,10 +102,11 @@ class Answer:
             held.cumulative_logprob = (held.cumulative_logprob or 0.0) + logprob
 
     def _position(self, token: str, logprob: float, tops: Dict[str, float]) -> PositionLogprobs:
-        """A position, the token that stands there first, then the others from the most likely on."""
+        """Returns the tokens of a position: the chosen one first, then the others from the most likely on."""
         position = {_id_of(token): self._logprob(_id_of(token), logprob, None)}
         for rank, (name, value) in enumerate(sorted(tops.items(), key=lambda entry: -entry[1]), start=1):
-            # The token that stands there is listed even if it is behind the most likely ones: at an unknown rank.
+            # The token at the position is listed even if it is not among the most likely ones; its
+            # rank is then unknown.
             known = rank if rank <= self._num_listed else None
             position[_id_of(name)] = self._logprob(_id_of(name), value, known)
         return position

@@ -1,4 +1,4 @@
-"""The engine from asyncio."""
+"""The engine for asyncio."""
 from __future__ import annotations
 
 import asyncio
@@ -13,12 +13,12 @@ from quire.process import EngineProcess
 from quire.token_texts import TokenTexts
 from quire.sampling_params import RequestOutputKind, SamplingParams
 
-# Text; or {"prompt": text}; or {"prompt_token_ids": ids}.
+# A prompt is text, {"prompt": text} or {"prompt_token_ids": ids}.
 PromptType = Union[str, Dict[str, Any], List[int]]
 
 
 def prompt_of(prompt: PromptType) -> Union[str, List[int]]:
-    """Returns a prompt as HTTP has it."""
+    """Returns a prompt in the form of HTTP requests."""
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, dict):
@@ -34,7 +34,7 @@ def prompt_of(prompt: PromptType) -> Union[str, List[int]]:
 
 @dataclasses.dataclass
 class AsyncEngineArgs:
-    """A model, and what `quire serve --help` lists: max_model_len=4096 is --max-model-len 4096."""
+    """A model, and the options that `quire serve --help` lists: max_model_len=4096 is --max-model-len 4096."""
 
     model: str = ""
     arguments: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -45,7 +45,7 @@ class AsyncEngineArgs:
 
 
 class AsyncLLM:
-    """A model in an engine of its own, used on one event loop.
+    """A model with an engine of its own, used on one event loop.
 
         engine = AsyncLLM("/models/llama")
         async for output in engine.generate("Once", SamplingParams(max_tokens=8), "request-1"):
@@ -66,9 +66,9 @@ class AsyncLLM:
 
     async def generate(self, prompt: PromptType, sampling_params: Optional[SamplingParams] = None,
                        request_id: Optional[str] = None) -> AsyncIterator[RequestOutput]:
-        """Yields what has come so far, again and again, until the answer is whole.
+        """Yields the answer so far, repeatedly, until it is complete.
 
-        ValueError: the request is wrong. Leaving the loop early ends the request in the engine.
+        Raises ValueError if the request is invalid. Leaving the loop early ends the request in the engine.
         """
         kind = sampling_params.output_kind if sampling_params else RequestOutputKind.CUMULATIVE
         request_id = request_id or f"request-{next(self._counter)}"
@@ -95,17 +95,17 @@ class AsyncLLM:
             self._aborted[request_id].set()
 
     async def check_health(self) -> None:
-        """RuntimeError: the engine is dead."""
+        """Raises RuntimeError if the engine has ended."""
         await self._client.get("/health")
 
     def shutdown(self) -> None:
-        """Ends the engine. Requests under way fail."""
+        """Ends the engine. Running requests fail."""
         self._client.close()
         self._engine.stop()
 
 
 async def _until(events: AsyncIterator[Any], stopped: asyncio.Event) -> AsyncIterator[Any]:
-    """Yields events until there are no more, or until it is stopped."""
+    """Yields events until there are no more, or until the request is stopped."""
     stop = asyncio.ensure_future(stopped.wait())
     event = None
     try:
@@ -119,7 +119,7 @@ async def _until(events: AsyncIterator[Any], stopped: asyncio.Event) -> AsyncIte
             except StopAsyncIteration:
                 return
     finally:
-        # The generator can be closed once nobody waits for it any more.
+        # The generator can be closed when nothing waits for it any more.
         waits = [task for task in (stop, event) if task is not None and not task.done()]
         for task in waits:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Where the program `quire` is, and how a shell starts it."""
+"""Finds the program `quire`, and runs it for the command of that name."""
 import os
 import pathlib
 import shutil
@@ -6,7 +6,7 @@ import sys
 
 
 def find_binary() -> str:
-    """Returns the path of the program: the wheel's own, else the one that the shell would start."""
+    """Returns the path of the program: that of the wheel, or else the one on the PATH."""
     own = pathlib.Path(__file__).parent / "bin" / "quire"
     if own.exists():
         return str(own)
@@ -24,6 +24,6 @@ def _is_console_script(path: str) -> bool:
 
 
 def main() -> None:
-    """Runs the program with this process's arguments, in place of this process."""
+    """Replaces this process by the program, with the same arguments."""
     binary = find_binary()
     os.execv(binary, [binary, *sys.argv[1:]])

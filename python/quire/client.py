@@ -1,4 +1,5 @@
-"""HTTP over the engine's socket, for asyncio. It knows as much of HTTP as the engine speaks."""
+"""An asyncio client for HTTP over the engine's socket. It supports the parts of HTTP that the engine
+uses."""
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,8 @@ class Client:
         return await self._exchange("GET", path, None)
 
     async def post(self, path: str, body: Dict[str, Any]) -> Any:
-        """Returns the answer. ValueError: the engine refused the request, and says why."""
+        """Returns the answer. Raises ValueError with the engine's message if the engine refused the
+        request."""
         return await self._exchange("POST", path, body)
 
     async def stream(self, path: str, body: Dict[str, Any]) -> AsyncIterator[Any]:

@@ -1,4 +1,4 @@
-"""Offline inference: many prompts in, all answers out."""
+"""Offline inference: many prompts at once."""
 from __future__ import annotations
 
 import asyncio
@@ -25,21 +25,23 @@ from quire.token_texts import TokenTexts
 T = TypeVar("T")
 Message = Dict[str, Any]
 
-# Requests that are with the engine at once. It batches them itself; more would only wait there.
+# The limit of requests that the engine has at once. It batches them itself, and more would only
+# wait there.
 _MAX_REQUESTS = 512
 
 
 class LLM:
-    """A model in an engine of its own.
+    """A model with an engine of its own.
 
         llm = LLM(model="/models/llama", max_model_len=4096)
         for output in llm.generate(["Hello, my name is"], SamplingParams(temperature=0.8)):
             print(output.outputs[0].text)
 
     Keyword arguments are the flags of `quire serve` (see `quire serve --help`): `max_model_len=4096` is
-    `--max-model-len 4096`. A folder in Hugging Face's format or a GGUF file is a model; without one it is the small
-    model that Quire brings along. Methods may be called from several threads. ValueError: the engine refused what was
-    asked, and says why. An interrupt (Ctrl-C) ends what was asked for, and leaves the engine ready.
+    `--max-model-len 4096`. The model is a folder in Hugging Face's format or a GGUF file; the default is the small
+    model that is built into Quire. Methods may be called from several threads. They raise ValueError with the engine's
+    message if the engine refused a request. An interrupt (Ctrl-C) ends the running requests, and the engine can be used
+    again.
     """
 
     def __init__(self, model: str = "", *, tokenizer: Optional[str] = None, binary: Optional[str] = None,
@@ -53,7 +55,8 @@ class LLM:
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        # Called by shutdown, when nobody holds this object any more, or at the interpreter's exit while threads still run.
+        # _end is called by shutdown, when nothing refers to this object any more, or at the
+        # interpreter's exit while threads still run.
         self._end = weakref.finalize(self, _end, self._loop, thread, self._client, self._engine)
 
     def generate(self, prompts: Union[PromptType, Sequence[PromptType]],
@@ -61,8 +64,8 @@ class LLM:
                  use_tqdm: bool = True) -> List[RequestOutput]:
         """Returns the answers to each prompt, in order.
 
-        A prompt is a text, {"prompt": text} or {"prompt_token_ids": ids}. Parameters are those of all prompts, or one
-        for each; without them the model's own defaults hold.
+        A prompt is a text, {"prompt": text} or {"prompt_token_ids": ids}. Parameters apply to all prompts, or are a
+        list with one element per prompt; without them the model's own defaults apply.
         """
         listed = _listed(prompts)
         return self._run(self._generate_one, _zipped(listed, sampling_params, "sampling_params"), use_tqdm)
@@ -72,7 +75,7 @@ class LLM:
              chat_template: Optional[str] = None, add_generation_prompt: bool = True,
              continue_final_message: bool = False, tools: Optional[List[Dict[str, Any]]] = None,
              chat_template_kwargs: Optional[Dict[str, Any]] = None) -> List[RequestOutput]:
-        """Returns the answers to one conversation or to each of several, as the model writes them."""
+        """Returns the model's answers to one conversation, or to each of several."""
         conversations = [messages] if messages and isinstance(messages[0], dict) else list(messages)
         template = {"chat_template": chat_template, "tools": tools, "chat_template_kwargs": chat_template_kwargs,
                     "add_generation_prompt": add_generation_prompt, "continue_final_message": continue_final_message}
@@ -82,7 +85,7 @@ class LLM:
 
     def beam_search(self, prompts: Union[PromptType, Sequence[PromptType]], params: BeamSearchParams, *,
                     use_tqdm: bool = False) -> List[BeamSearchOutput]:
-        """Returns the likeliest answers to each prompt that a search over beam_width beams finds, the best first."""
+        """Returns the most likely answers to each prompt, found by a search with beam_width beams, the best first."""
         return self._run(self._search_one, [(prompt, params) for prompt in _listed(prompts)], use_tqdm)
 
     def embed(self, prompts: Union[PromptType, Sequence[PromptType]], *, pooling_params: Optional[PoolingParams] = None,
@@ -98,7 +101,7 @@ class LLM:
 
     def score(self, text_1: Union[str, Sequence[str]], text_2: Union[str, Sequence[str]], *,
               use_tqdm: bool = True) -> List[ScoringRequestOutput]:
-        """Returns how well the texts of each pair go together: one with all, or as many as there are of both."""
+        """Returns a score for each pair of texts: one text with each of the others, or two lists of the same length."""
         second = _listed(text_2)
         first = [text_1] * len(second) if isinstance(text_1, str) else list(text_1)
         if len(first) != len(second):
@@ -109,15 +112,15 @@ class LLM:
         return EngineTokenizer(self)
 
     def reset_prefix_cache(self) -> None:
-        """Forgets what prompts have left behind to be read again."""
+        """Empties the prefix cache."""
         self.post("/reset_prefix_cache", {})
 
     def post(self, path: str, body: Dict[str, Any]) -> Any:
-        """Asks any route of the engine, as `quire serve` documents them."""
+        """Sends a request to any route of the engine; `quire serve` documents the routes."""
         return self._wait(self._client.post(path, body))
 
     def shutdown(self) -> None:
-        """Ends the engine. It ends with this process at the latest."""
+        """Ends the engine, which otherwise ends with this process."""
         self._end()
 
     def __enter__(self) -> "LLM":
@@ -180,13 +183,13 @@ class LLM:
         future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:  # an interrupt reaches this thread alone
+        except BaseException:  # only this thread receives an interrupt
             future.cancel()
             raise
 
 
 class EngineTokenizer:
-    """The model's tokenizer, in the engine."""
+    """The model's tokenizer, which runs in the engine."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
@@ -199,7 +202,7 @@ class EngineTokenizer:
 
     def apply_chat_template(self, messages: List[Message], add_generation_prompt: bool = True,
                             **chat_template_kwargs: Any) -> List[int]:
-        """Returns the tokens of a conversation, as the model's template writes it."""
+        """Returns the token ids of a conversation, rendered by the model's chat template."""
         body: Dict[str, Any] = {"messages": messages, "add_generation_prompt": add_generation_prompt}
         if chat_template_kwargs:
             body["chat_template_kwargs"] = chat_template_kwargs
@@ -207,7 +210,7 @@ class EngineTokenizer:
 
 
 async def _gather(jobs: List[Callable[[], Awaitable[T]]], bar: "tqdm[Any]") -> List[T]:
-    """Runs all jobs, some at a time. The first that fails ends the others."""
+    """Runs all jobs, a number of them at a time. The first that fails ends the others."""
     room = asyncio.Semaphore(_MAX_REQUESTS)
 
     async def run(job: Callable[[], Awaitable[T]]) -> T:
@@ -233,7 +236,7 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: Clie
 
 
 def _listed(prompts: Any) -> List[Any]:
-    """One prompt, or several. A list of ids is one."""
+    """Returns a list of prompts from one prompt or several. A list of ids is one prompt."""
     if isinstance(prompts, (str, dict)):
         return [prompts]
     listed = list(prompts)
@@ -241,7 +244,7 @@ def _listed(prompts: Any) -> List[Any]:
 
 
 def _zipped(prompts: List[Any], params: Any, name: str) -> List[Any]:
-    """Each prompt with its parameters."""
+    """Returns each prompt with its parameters."""
     if params is None or isinstance(params, SamplingParams):
         return [(prompt, params) for prompt in prompts]
     if len(params) != len(prompts):

@@ -1,4 +1,4 @@
-"""What comes back, in the names of vLLM's offline API."""
+"""The results, with the names of vLLM's offline API."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +15,7 @@ class Logprob:
     def __init__(self, logprob: float, rank: Optional[int], decoded_token: Optional[str] = None,
                  decode: Optional[Callable[[], str]] = None) -> None:
         self.logprob = logprob
-        self.rank = rank  # 1: the most likely token; None: it is behind all that were listed
+        self.rank = rank  # 1: the most likely token; None: not among the listed tokens
         self._decoded_token = decoded_token
         self._decode = decode
 
@@ -29,7 +29,7 @@ class Logprob:
         return f"Logprob(logprob={self.logprob}, rank={self.rank}, decoded_token={self.decoded_token!r})"
 
 
-# By token id: the token that stands there, and the most likely ones.
+# The token at a position, and the most likely ones, by token id.
 PositionLogprobs = Dict[int, Logprob]
 
 
@@ -42,7 +42,7 @@ class CompletionOutput:
     token_ids: List[int]
     cumulative_logprob: Optional[float] = None
     logprobs: Optional[List[PositionLogprobs]] = None
-    finish_reason: Optional[str] = None  # stop, length or abort; None: it goes on
+    finish_reason: Optional[str] = None  # stop, length or abort; None: not finished
     stop_reason: Union[int, str, None] = None  # the stop string or token id that ended it
     lora_request: Any = None
 
@@ -74,7 +74,7 @@ class RequestOutput:
 
 @dataclasses.dataclass
 class BeamSearchSequence:
-    tokens: List[int]  # prompt and answer
+    tokens: List[int]  # those of prompt and answer
     text: Optional[str]
     cum_logprob: float
 
@@ -113,7 +113,7 @@ class ScoringOutput:
 
 @dataclasses.dataclass
 class PoolingRequestOutput:
-    """What a model says of one text, or of one pair."""
+    """The result of a pooling model for one text or one pair."""
 
     request_id: str
     outputs: Any

@@ -1,4 +1,4 @@
-"""The engine: a process of its own that serves over a Unix socket of this process alone."""
+"""The engine is a process of its own, which serves over a Unix socket that only this process uses."""
 from __future__ import annotations
 
 import collections
@@ -15,7 +15,7 @@ from typing import Any, Deque, Dict, List, Optional
 
 from quire.binary import find_binary
 
-# Keyword arguments of vLLM that mean nothing here: there is no Python in the engine to be trusted.
+# Keyword arguments of vLLM that have no effect, because the engine contains no Python code.
 _WITHOUT_EFFECT = ("trust_remote_code", "tokenizer_mode", "skip_tokenizer_init", "disable_log_stats", "runner",
                    "task", "convert", "hf_token", "hf_overrides", "revision", "download_dir", "swap_space",
                    "cpu_offload_gb", "disable_custom_all_reduce", "use_tqdm_on_load")
@@ -41,7 +41,7 @@ def to_flags(arguments: Dict[str, Any]) -> List[str]:
 
 
 def _environment() -> Dict[str, str]:
-    """The environment without what would make the engine ask this process for a key."""
+    """Returns the environment without the variables that would make the engine ask this process for a key."""
     return {name: value for name, value in os.environ.items() if name not in ("QUIRE_API_KEY", "VLLM_API_KEY")}
 
 
@@ -103,7 +103,7 @@ class EngineProcess:
         return "".join(self._last_lines).strip()
 
     def stop(self) -> None:
-        """Ends the engine at once; answers under way are lost. It may be called again."""
+        """Ends the engine at once; running answers are lost. May be called again."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""What a request asks for, in the names of vLLM's offline API."""
+"""The parameters of requests, with the names of vLLM's offline API."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Union
 
 @dataclasses.dataclass
 class StructuredOutputsParams:
-    """What the whole text of an answer must be. Exactly one of the first six is given."""
+    """The format that the whole text of an answer must have. Exactly one of the first six fields is set."""
 
     json: Union[str, Dict[str, Any], None] = None  # a JSON Schema
     regex: Optional[str] = None
@@ -34,30 +34,30 @@ class StructuredOutputsParams:
 
 
 class RequestOutputKind:
-    """What each output of a streamed request holds."""
+    """Says what each output of a streamed request contains."""
 
     CUMULATIVE = 0  # everything so far
-    DELTA = 1  # what is new
-    FINAL_ONLY = 2  # there is one output, the last
+    DELTA = 1  # only what was added
+    FINAL_ONLY = 2  # one output, the last
 
 
 @dataclasses.dataclass
 class SamplingParams:
     """How tokens are chosen and when an answer ends.
 
-    The fields are vLLM's, with the same meanings and defaults. The engine checks them, and an answer
-    to wrong ones is a ValueError that names the field.
+    The fields are vLLM's, with the same meanings and defaults. The engine checks them; a wrong value raises a
+    ValueError that names the field.
     """
 
     n: int = 1
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    temperature: float = 1.0  # 0: the most likely token each time
+    temperature: float = 1.0  # 0: always the most likely token
     top_p: float = 1.0
     top_k: int = 0  # 0 or -1: off
     min_p: float = 0.0
-    seed: Optional[int] = None  # equal seeds give equal tokens, however the request is batched
+    seed: Optional[int] = None  # equal seeds give equal tokens, in any batch
     stop: Union[None, str, List[str]] = None
     stop_token_ids: Optional[List[int]] = None
     bad_words: Optional[List[str]] = None
@@ -74,10 +74,10 @@ class SamplingParams:
     allowed_token_ids: Optional[List[int]] = None
     structured_outputs: Optional[StructuredOutputsParams] = None
     output_kind: int = RequestOutputKind.CUMULATIVE
-    extra_args: Optional[Dict[str, Any]] = None  # further fields of the request, as HTTP has them
+    extra_args: Optional[Dict[str, Any]] = None  # further fields of the HTTP request
 
     def to_body(self) -> Dict[str, Any]:
-        """Returns the fields of an HTTP request; log-probabilities are the caller's."""
+        """Returns the fields of an HTTP request, except those for log-probabilities, which the caller adds."""
         apart = ("logprobs", "prompt_logprobs", "structured_outputs", "output_kind", "extra_args", "logit_bias")
         body = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
                 if field.name not in apart and getattr(self, field.name) is not None}
@@ -93,7 +93,7 @@ class SamplingParams:
 
 @dataclasses.dataclass
 class BeamSearchParams:
-    """A search for the most likely answers instead of random ones."""
+    """The parameters of a beam search, which finds the most likely answers instead of sampling."""
 
     beam_width: int = 1
     max_tokens: int = 16
@@ -104,10 +104,10 @@ class BeamSearchParams:
 
 @dataclasses.dataclass
 class PoolingParams:
-    """What is wanted of vectors and scores."""
+    """The parameters of embeddings and scores."""
 
-    dimensions: Optional[int] = None  # the first so many columns; None: all
-    use_activation: Optional[bool] = None  # None: as the model says
+    dimensions: Optional[int] = None  # the number of columns to return; None: all
+    use_activation: Optional[bool] = None  # None: the model's default
     truncate_prompt_tokens: Optional[int] = None
 
     def to_body(self) -> Dict[str, Any]:

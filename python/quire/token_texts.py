@@ -1,4 +1,4 @@
-"""Texts of single tokens, asked for when somebody looks at them."""
+"""Texts of single tokens, fetched when they are first used."""
 from __future__ import annotations
 
 import http.client
@@ -18,7 +18,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class TokenTexts:
-    """Gives the text of a token. Any thread; it waits for the engine at the first call for each token."""
+    """Returns the text of a token. Any thread may call it; the first call for a token waits for the
+    engine."""
 
     def __init__(self, socket_path: str) -> None:
         self._socket_path = socket_path

@@ -118,7 +118,8 @@ Closure Grammar::make_closure(StateId state, Count count) {
 bool is_crowded(const Grammar& grammar) { return grammar.crowded.load(std::memory_order_relaxed); }
 
 size_t memory_bytes(const Grammar& grammar) {
-  constexpr size_t kExprBytes = 96, kStateBytes = 64;  // with what is kept beside them
+  // With the memory of what is stored beside each.
+  constexpr size_t kExprBytes = 96, kStateBytes = 64;
   const std::lock_guard lock(grammar.mutex);
   return sizeof(Grammar) + grammar.store.num_nodes() * kExprBytes +
          grammar.rules.num_states() * kStateBytes + grammar.lexer.memory_bytes();
@@ -135,12 +136,12 @@ Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
   auto grammar = std::make_shared<Grammar>(limits);
   grammar->store.limit_derivatives(limits.max_compile_derivatives);
   QUIRE_ASSIGN_OR_RETURN(const RuleId body, build(*grammar, source));
-  // A root that nothing calls and that neither counts nor recurses.
+  // The root is a rule that no rule calls and that neither counts nor recurses.
   const RuleId root = grammar->rules.add_rule();
   const Fragment end[] = {grammar->rules.call(body), grammar->rules.empty()};
   grammar->rules.define(root, grammar->rules.sequence(end));
   QUIRE_RETURN_IF_ERROR(grammar->rules.finish(root));
-  grammar->store.limit_derivatives(~size_t{0});  // from here on, each mask has a limit of its own
+  grammar->store.limit_derivatives(~size_t{0});  // from here on, each mask has a limit
   return std::shared_ptr<const Grammar>(std::move(grammar));
 }
 

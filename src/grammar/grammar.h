@@ -6,15 +6,16 @@
 //   QUIRE_RETURN_IF_ERROR(matcher.fill_mask(row));                         // each step
 //   matcher.accept(token);
 //
-// The mask is exact: a token is allowed when some text of the language begins with the text so far
+// The mask is exact: a token is allowed if some text of the language begins with the text so far
 // and the token's bytes, however the text so far was split into tokens. An end-of-sequence token is
 // allowed exactly where the text is complete.
 //
-// How: terminals are regular expressions over bytes run by lazily made automata (lexer.h); rules
-// are parsed with Earley's method, whose item sets are kept as a stack of shared nodes (stack.h).
-// Nothing decides where a terminal ends before the text does, so there is no longest-match rule.
-// The mask of a lexer state depends on its terminals alone and is kept for all grammars of a
-// vocabulary; only the rest of tokens that run past a terminal's end is looked up in the grammar.
+// Terminals are regular expressions over bytes, run by automata whose states are made when reached
+// (lexer.h). Rules are parsed with Earley's method, whose item sets are stored as a stack of shared
+// nodes (stack.h). All ways to end a terminal are followed in parallel, so there is no
+// longest-match rule. The mask of a lexer state depends on its terminals alone and is cached for
+// all grammars of a vocabulary; only the rest of a token that continues behind a terminal's end is
+// looked up in the grammar.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +34,11 @@ namespace quire::grammar {
 enum class GrammarKind {
   kJsonSchema,  // text: a schema, drafts 4 to 2020-12
   kJsonObject,  // any JSON object; text is not used
-  kRegex,       // text: an ECMA-262 regular expression that the whole output matches
+  kRegex,       // text: an ECMA-262 regular expression that must match the whole output
   kChoice,      // choices: the output is one of them
   kEbnf,        // text: GBNF, as llama.cpp and xgrammar write it
   kLark,        // text: Lark, as llguidance reads it
-  // text: a structural tag as JSON, as xgrammar reads it, of the old form or the new
+  // text: a structural tag as JSON, in xgrammar's old or new form
   kStructuralTag,
 };
 
@@ -46,40 +47,42 @@ struct GrammarSource {
   std::string text{};
   std::vector<std::string> choices{};
   JsonOptions json{};
-  // Of the vocabulary: what kLark and kStructuralTag name is that token, not its text.
+  // The special tokens of the vocabulary. Where kLark and kStructuralTag name one of them, only
+  // that token matches, not its text.
   std::vector<std::string> special_tokens{};
 };
 
-// What a client's grammar may cost; past a limit compile() or the step fails with a message that
-// begins "grammar budget".
+// GrammarLimits bound what a client's grammar may cost. Beyond a limit, compile() or the step fails
+// with a message that begins with "grammar budget".
 struct GrammarLimits {
   size_t max_source_bytes = 1 << 20;
   size_t max_expressions = 2'000'000;
-  size_t max_compile_derivatives = 8'000'000;  // about 0.2 s of one core
-  size_t max_states = 500'000;                 // of rules
+  size_t max_compile_derivatives = 8'000'000;  // about 0.2 s on one core
+  size_t max_states = 500'000;                 // states of all rules
   size_t max_lexer_states = 50'000;
-  size_t max_stacks = 2'000;              // alternatives alive at one place of the text
-  size_t max_stack_nodes = 1'000'000;     // over a whole text
+  size_t max_stacks = 2'000;              // alternatives at one place of the text
+  size_t max_stack_nodes = 1'000'000;     // for a whole text
   size_t max_mask_steps = 4'000'000;      // trie nodes visited for one mask
-  size_t max_mask_expressions = 200'000;  // expressions made, and looked at, for one mask
+  size_t max_mask_expressions = 200'000;  // expressions made, and examined, for one mask
 };
 
-// Compiled; shared by all requests with the same source (matchers lock it while they work).
+// A Grammar is compiled, and shared by all requests with the same source. Matchers lock it while
+// they work.
 struct Grammar;
 
 Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
                                                const GrammarLimits& limits = {});
 
-// Whether its matchers have used so much of its limits that a new one is better compiled for
-// requests to come. Any thread may call it.
+// Returns whether matchers have used so much of the grammar's limits that later requests should
+// compile a new one. Any thread may call it.
 bool is_crowded(const Grammar& grammar);
-// Returns about how many bytes of memory the grammar takes.
+// Returns approximately how many bytes of memory the grammar takes.
 size_t memory_bytes(const Grammar& grammar);
 
-// A matcher is the place of one text in a grammar. It is not thread-safe.
+// A Matcher is the position of one text in a grammar. It is not thread-safe.
 class Matcher {
  public:
-  // `vocabulary` outlives the matcher.
+  // `vocabulary` must outlive the matcher.
   Matcher(std::shared_ptr<const Grammar> grammar, const Vocabulary& vocabulary);
   ~Matcher();
   Matcher(Matcher&&) noexcept;
@@ -87,12 +90,12 @@ class Matcher {
   // Takes the next token of the text. Returns false and changes nothing when the token is not
   // allowed.
   bool accept(TokenId token);
-  // Does the same for bytes, as one unit of rollback().
+  // Does the same for bytes, which rollback() counts as one token.
   bool accept_bytes(std::string_view bytes);
 
   // Writes the allowed tokens: bit t % 32 of row[t / 32]. `row` has vocabulary.mask_words() words.
-  // Special tokens are 0 where the grammar does not name them, padded ids always. It fails when a
-  // budget is exceeded or no token leads on.
+  // The bits of special tokens that the grammar does not name, and of padded ids, are 0. Returns an
+  // error if a budget is exceeded or no token is allowed.
   Status fill_mask(std::span<uint32_t> row);
   size_t mask_words() const;
 
@@ -102,11 +105,11 @@ class Matcher {
 
   // Returns whether the text so far is complete, so that end of sequence is allowed.
   bool is_complete() const;
-  // Whether an end-of-sequence token was accepted; nothing is allowed after it.
+  // Returns whether an end-of-sequence token was accepted; nothing is allowed after it.
   bool is_finished() const;
 
-  // The bytes that must come next, at most `max_bytes`: at each place exactly one byte is legal and
-  // the text is not complete. They may end inside a character.
+  // Returns the bytes that must come next, at most `max_bytes`: before each of them the text is not
+  // complete and exactly one byte is allowed. They may end inside a character.
   std::string forced_bytes(size_t max_bytes);
 
  private:

@@ -1,4 +1,4 @@
-// What compile() makes and Matcher reads.
+// These are the structures that compile() makes and Matcher reads.
 #pragma once
 
 #include <atomic>
@@ -11,18 +11,18 @@
 
 namespace quire::grammar {
 
-// What a rule state leads to before any further byte, for one count of its call.
+// A Closure is what can follow a rule state without reading a byte, for one count of its call.
 struct Closure {
   struct Call {
     RuleId rule = 0;
     StateId return_state = 0;
   };
-  struct Counted {  // goes on in the same call with another count
+  struct Counted {  // continues in the same call with another count
     StateId state = 0;
     Count count = 0;
   };
-  LexId lexer_state = Lexer::kDead;  // of the terminals that can come next
-  bool is_end = false;               // the rule can end here
+  LexId lexer_state = Lexer::kDead;  // the terminals that can come next
+  bool is_end = false;               // whether the rule can end here
   std::vector<Call> calls;
   std::vector<Counted> counted;
 };
@@ -30,14 +30,14 @@ struct Closure {
 struct Grammar {
   explicit Grammar(const GrammarLimits& limits);
 
-  // Made on first use.
+  // Returns the closure, computed on first use.
   const Closure& closure(StateId state, Count count);
 
   GrammarLimits limits;
-  uint64_t serial = 0;  // unlike any other grammar's of the process
-  // Half of what it may grow to is used: requests to come are better off with a new one.
+  uint64_t serial = 0;  // unique in the process
+  // Whether half of a limit is used, so that later requests should compile a new grammar.
   std::atomic<bool> crowded{false};
-  mutable std::mutex mutex;  // guards all that grows while matchers work: everything but `rules`
+  mutable std::mutex mutex;  // guards everything that grows while matchers work: all but `rules`
   ExprStore store;
   Rules rules;
   Lexer lexer;

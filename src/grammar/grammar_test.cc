@@ -1,4 +1,4 @@
-// The matcher against brute force and against itself, over several kinds of grammars.
+// These tests compare the matcher with brute force and with itself, over several kinds of grammars.
 #include "grammar/grammar.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,8 @@ std::vector<Case> cases() {
   };
 }
 
-// A random text: each step a random allowed token; ends where the text is complete, sometimes.
+// These tests read random texts: each step takes a random allowed token, and a complete text
+// sometimes ends.
 class GrammarProperties : public testing::TestWithParam<size_t> {};
 
 TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
@@ -101,7 +102,7 @@ TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
       ASSERT_TRUE(matcher.fill_mask(row).ok());
       ASSERT_EQ(row, test::brute_force_mask(matcher, vocabulary)) << "after '" << text << "'";
       rows.push_back(row);
-      // The same text as one token of bytes has the same future.
+      // The same text, read as one token, has the same future.
       Matcher whole(grammar, vocabulary);
       ASSERT_TRUE(whole.accept_bytes(text));
       std::vector<uint32_t> other(row.size());
@@ -123,7 +124,7 @@ TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
       ASSERT_TRUE(matcher.accept(id));
       text += vocabulary.token_bytes(id);
     }
-    // Back to a random place, and the mask there is what it was.
+    // After rolling back to a random place, the mask must be what it was there.
     const size_t back = rng() % (matcher.num_tokens() + 1);
     matcher.rollback(back);
     if (matcher.num_tokens() < rows.size()) {
@@ -195,7 +196,7 @@ TEST(Grammar, LongCountsAndDeepNestingStayCheap) {
   EXPECT_TRUE(accepts(nested, std::string(2000, '[') + "x" + std::string(2000, ']')));
 }
 
-// A bound of words and one of characters at once have a state for each pair of counts that are left.
+// Bounds of words and of characters together have a state for each pair of remaining counts.
 TEST(Grammar, TextsOfManyWordsStayWithinTheBudget) {
   const auto grammar = compiled(
       {GrammarKind::kJsonSchema,
@@ -233,7 +234,7 @@ TEST(Grammar, HostileGrammarsAreRefused) {
               testing::HasSubstr("bytes"));
 }
 
-// Compiled without bounds, each of these would take hours or all memory.
+// Without limits, compiling each of these would take hours or all memory.
 TEST(Grammar, AttacksAreRefusedOrTaken) {
   std::string refs = R"({"$defs":{"a0":{"type":"string"})";
   for (int i = 1; i < 40; ++i) {

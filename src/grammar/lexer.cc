@@ -6,10 +6,10 @@
 namespace quire::grammar {
 namespace {
 
-// The sets of terminals of a state that may end somewhere, each written once into a mask.
+// EndSets writes each set of terminals that end at some node once into a mask.
 class EndSets {
  public:
-  // Positions in `out` are those of the targets in `entries`.
+  // Sets are stored in `out` as positions among the targets of `entries`.
   EndSets(std::span<const LexEntry> entries, TokenMask& out) : out_(out) {
     for (uint32_t i = 0; i < entries.size(); ++i) position_[entries[i].target] = i;
   }
@@ -89,7 +89,7 @@ void Lexer::add_row(LexId state) {
 LexId Lexer::find_next(LexId state, uint8_t byte) {
   std::vector<ExprId> exprs;
   for (const LexEntry& entry : states_[state].entries) exprs.push_back(entry.expr);
-  // A copy, since successors ask for classes too.
+  // A copy, because successors call byte_classes() too.
   const std::array<uint8_t, 256> class_of = store_.byte_classes(exprs).class_of;
   const LexId next = successor(state, byte);
   Row& row = rows_[states_[state].row];
@@ -126,8 +126,8 @@ bool Lexer::is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vo
   return true;
 }
 
-// A state of names that must differ from some others is like one of any names as soon as a token
-// leaves those. So its mask is made from that state's, which many grammars share.
+// A state of names that must differ from some others behaves like a state of any names, once a
+// token differs from those. So its mask is made from that state's, which many grammars share.
 std::optional<LexId> Lexer::reference(LexId state) {
   std::optional<LexEntry> found;
   for (const LexEntry& entry : states_[state].entries) {
@@ -156,7 +156,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
     }
   };
   EndSets end_sets(states_[state].entries, out);
-  // The reference's crossings below nodes that are like it.
+  // Crossings of the reference are copied below nodes where both states are equal.
   auto crossing = known.crossings.begin();
   const auto copy_crossings = [&](uint32_t begin, uint32_t end) {
     while (crossing != known.crossings.end() && crossing->trie_node < begin) ++crossing;
@@ -208,8 +208,8 @@ bool Lexer::out_of_steps() {
 }
 
 // Within a counted repetition every count is a state of its own. Most tokens are short, so they are
-// allowed whether the count has some left or no end. What is common to all counts from a
-// threshold on is made once; the few tokens that need more are tried for each.
+// allowed for any count that is not nearly used up. The mask that all counts from a threshold on
+// have in common is made once, and the few tokens that depend on the count are tried for each.
 std::optional<Lexer::Bounds> Lexer::bounds(LexId state) {
   if (states_[state].entries.size() != 1) return std::nullopt;
   const LexEntry entry = states_[state].entries.front();
@@ -324,7 +324,7 @@ TokenMask Lexer::complete(const TokenMask& common, LexId state, const Vocabulary
   const std::vector<TrieNode>& trie = vocabulary.trie();
   std::vector<LexId> path(vocabulary.max_depth() + 1);
   path[0] = state;
-  // The state at `node`, whose bytes are the first of any token below it.
+  // enter() computes the state at node i, whose bytes are a prefix of every token below it.
   std::string_view known;  // bytes for which `path` holds
   const auto enter = [&](uint32_t i) {
     const TokenId id = vocabulary.tokens()[trie[i].first_token];

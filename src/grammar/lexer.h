@@ -17,7 +17,8 @@ namespace quire::grammar {
 
 using LexId = uint32_t;
 
-// A terminal under way and the rule state it leads to.
+// A LexEntry is a terminal that is partly read, as the rest that must follow, and the rule state
+// behind it.
 struct LexEntry {
   ExprId expr = 0;
   StateId target = 0;
@@ -30,26 +31,26 @@ class Lexer {
 
   Lexer(ExprStore& store, size_t max_states);
 
-  // The state of `entries`; those with one target are alternatives of one terminal.
+  // Returns the state of `entries`. Entries with the same target are alternatives of one terminal.
   LexId intern(std::vector<LexEntry> entries);
   LexId step(LexId state, uint8_t byte) {
     if (states_[state].row == kNoRow) add_row(state);
     const LexId next = rows_[states_[state].row][byte];
     return next != kUnknown ? next : find_next(state, byte);
   }
-  // Where the terminals lead that may end in this state.
+  // Returns the rule states behind those terminals that may end in this state.
   std::span<const StateId> ends(LexId state) const { return states_[state].ends; }
-  // Returns the tokens that stay alive within the state's terminals, and where these may end.
+  // Returns the tokens that can continue the state's terminals, and the places where these may end.
   std::shared_ptr<const TokenMask> mask(LexId state, const Vocabulary& vocabulary);
-  // Of mask(state)->end_sets: positions are those in this order.
+  // Returns the entries in the order that the positions in mask(state)->end_sets count.
   std::span<const LexEntry> entries(LexId state) const { return states_[state].entries; }
 
   size_t num_states() const { return states_.size(); }
   size_t memory_bytes() const {
     return states_.size() * sizeof(State) + rows_.size() * sizeof(Row);
   }
-  // From here on, walks over the vocabulary's trie that visit more than `count` nodes in all fail
-  // the lexer.
+  // Sets the number of trie nodes that all later walks over the vocabulary may visit together;
+  // beyond it the lexer fails.
   void limit_steps(size_t count) { steps_left_ = count; }
   Status status() const { return status_; }
 
@@ -62,26 +63,27 @@ class Lexer {
     std::vector<StateId> ends;
     Hash128 mask_key;
     uint32_t row = kNoRow;
-    // What most characters lead to, as far as it is known, and which do.
+    // The state that most characters lead to, as far as it is known, and these characters.
     LexId usual_next = kDead;
     AsciiSet usual;
     size_t num_usual = 0;
     void note(const Row& row, LexId next);
   };
   void add_row(LexId state);
-  // For all bytes that lead to the same state as `byte`. Most states of a walk see few bytes, so
-  // what others lead to is not looked for.
+  // Returns the state that `byte` leads to, and stores it for all bytes that lead there. Most
+  // states of a walk see few bytes, so the successors of other bytes are not computed.
   LexId find_next(LexId state, uint8_t byte);
   LexId successor(LexId state, uint8_t byte);
   std::optional<LexId> reference(LexId state);
-  // What is common to all states in which any text may come before a quote: searches for a pattern
-  // in a string differ in few tokens.
+  // Returns the mask that all states in which any text may precede a quote have in common: searches
+  // for different patterns in a string differ in few tokens.
   std::shared_ptr<const TokenMask> text_mask(LexId state, const Vocabulary& vocabulary);
   TokenMask walk_text(LexId text, const Vocabulary& vocabulary);
-  // Returns a state that no token can tell from `state`, without the counts that no token is long
-  // enough to use up: one state for all such counts. kDead: there is none.
+  // Returns a state that no token can distinguish from `state`, with one value for all counts that
+  // are too large for a token to use up; kDead if there is none.
   LexId without_long_counts(LexId state);
-  // Two states of one terminal each, whose texts are a part of this state's and more than them.
+  // Two states of one terminal each: the texts of `lower` are a subset of this state's, those of
+  // `upper` a superset.
   struct Bounds {
     LexId lower = kDead, upper = kDead;
   };
@@ -95,11 +97,12 @@ class Lexer {
     return status_.ok();
   }
   bool out_of_steps();
-  // Whether `state` is left, at a trie node and below it, by its usual characters alone, and no
-  // terminal may end before the last: all tokens there are allowed, and nothing has to be tried.
+  // Returns whether tokens at and below a trie node read only usual characters of `state`, and no
+  // terminal may end before the last character. Then all these tokens are allowed, and none has to
+  // be tried.
   bool is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vocabulary) const;
-  // Walks the trie with `state`; below nodes at which it is in the same state as `reference` would
-  // be, the reference's mask holds.
+  // Walks the trie with `state`. Below a node where it is in the same state as `reference` would
+  // be, the mask of `reference` (`known`) applies.
   TokenMask walk(LexId state, const Vocabulary& vocabulary, LexId reference,
                  const TokenMask& known);
 

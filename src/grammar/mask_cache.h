@@ -1,5 +1,5 @@
-// MaskCache keeps token masks by the hash of the state that they belong to. The least recently used
-// one goes first.
+// A MaskCache stores token masks by the hash of the state that they belong to. It evicts the least
+// recently used mask first.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 
 namespace quire::grammar {
 
-// A trie node at which some terminals of a lexer state end; the rest of a token that runs through
-// it belongs to what follows them.
+// A Crossing is a trie node at which some terminals of a lexer state end. The rest of a token that
+// continues below it must match what follows these terminals.
 struct Crossing {
   uint32_t trie_node = 0;
   uint32_t ends = 0;  // index in TokenMask::end_sets
 };
 
-// The allowed tokens as a list where they are few, else as a row of bits.
+// A TokenMask holds the allowed tokens, as a list if they are few, else as a row of bits.
 struct TokenMask {
   std::vector<TokenId> tokens;
   std::vector<uint32_t> bits;
   std::vector<Crossing> crossings;
   std::vector<std::vector<uint32_t>> end_sets;  // positions among the state's entries
-  // Of what is true of many states at once: trie nodes from which on it depends on the state, and
-  // nodes where only whether a terminal may end does.
+  // For a mask that many states share: `open_nodes` are trie nodes below which the tokens depend on
+  // the state; at `open_ends` only the question whether a terminal may end does.
   std::vector<uint32_t> open_nodes, open_ends;
 
   void add_to(std::span<uint32_t> row) const {
     for (const TokenId id : tokens) row[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
     for (size_t i = 0; i < bits.size(); ++i) row[i] |= bits[i];
   }
-  // Chooses the smaller form.
+  // Stores the allowed tokens in the smaller form.
   void set_allowed(std::vector<uint32_t> row);
   size_t num_bytes() const {
     size_t total = sizeof(TokenMask) + tokens.size() * 4 + bits.size() * 4 + crossings.size() * 8 +
@@ -46,7 +46,7 @@ struct TokenMask {
   }
 };
 
-// Thread-safe.
+// All methods are thread-safe.
 class MaskCache {
  public:
   explicit MaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}

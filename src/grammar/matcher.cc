@@ -10,7 +10,7 @@ namespace quire::grammar {
 class Matcher::Impl {
  public:
   Impl(std::shared_ptr<const Grammar> grammar, const Vocabulary& vocabulary)
-      // A compiled grammar grows lazily under its own lock; to its users it is constant.
+      // A compiled grammar grows on use, under its own lock; users see it as constant.
       : grammar_(std::const_pointer_cast<Grammar>(std::move(grammar))),
         vocabulary_(vocabulary),
         stacks_([this]() -> Grammar& {
@@ -101,7 +101,8 @@ class Matcher::Impl {
   }
 
  private:
-  // Trie walks step from few places many times.
+  // A WalkRow caches steps from a place, because walks over the trie step from few places many
+  // times.
   struct WalkRow {
     std::array<PlaceId, 256> next;
   };
@@ -128,13 +129,14 @@ class Matcher::Impl {
     return {};
   }
 
-  // Each call from outside may cost as much as a mask.
+  // Must begin each public call: the call may cost as much as a mask.
   void begin_work() {
     grammar_->store.limit_work(grammar_->limits.max_mask_expressions);
     grammar_->lexer.limit_steps(grammar_->limits.max_mask_steps);
   }
 
-  // What one text makes grow stays for others. They are to be rid of it before it ends them.
+  // States and expressions that one text adds stay in the grammar. Marks it as crowded early
+  // enough, so that later requests compile a new grammar before the limits make this one fail.
   void note_growth() {
     const bool is_crowded = !grammar_->store.status().ok() || !grammar_->lexer.status().ok() ||
                             grammar_->lexer.num_states() * 2 > grammar_->limits.max_lexer_states ||
@@ -208,7 +210,7 @@ class Matcher::Impl {
   std::shared_ptr<Grammar> grammar_;
   const Vocabulary& vocabulary_;
   Stacks stacks_;
-  std::vector<PlaceId> history_;  // after each token, beginning before the first
+  std::vector<PlaceId> history_;  // after each token, and before the first
   bool is_finished_ = false;
   size_t num_steps_ = 0;
   std::vector<WalkRow> walk_rows_;

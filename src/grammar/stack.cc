@@ -11,9 +11,9 @@ constexpr NodeId kRootNode = 0;
 
 }  // namespace
 
-// Everything reachable without a byte from some rule states: first ends and returns in calls that
-// are under way, then new calls, callers before callees so that a call's callers are all known when
-// its node is made.
+// Closer finds everything that rule states lead to without reading a byte: first ends, and returns
+// to open calls; then new calls, callers before callees, so that a call's callers are all known
+// when its node is made.
 class Stacks::Closer {
  public:
   explicit Closer(Stacks& stacks) : stacks_(stacks), grammar_(stacks.grammar_) {}
@@ -92,7 +92,8 @@ class Stacks::Closer {
     add(grammar_.rules.start(entries.front().first), node, true);
   }
 
-  // Rules that call each other first: one node each, whose callers include the nodes of the group.
+  // Opens rules that call each other before any byte: each gets one node, whose callers include the
+  // nodes of the group.
   void open_cycle(uint32_t group, const std::vector<Entry>& entries) {
     std::vector<RuleId> members;
     std::vector<RuleId> todo;
@@ -161,7 +162,7 @@ NodeId Stacks::intern_node(std::vector<Caller> callers, Count count) {
   return it->second;
 }
 
-// The nodes are determined by who enters the cycle from outside, and so are their hashes.
+// The callers from outside the cycle determine its nodes, and so their hashes.
 NodeId Stacks::make_cyclic_nodes(std::span<const std::pair<RuleId, Caller>> entries,
                                  std::span<const RuleId> members) {
   Hash128 key;

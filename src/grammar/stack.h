@@ -1,6 +1,6 @@
-// The places of a text in a grammar's rules: Earley's item sets as a graph-structured stack
-// (Tomita) whose nodes are values. Equal stacks are one node, so places of a text that have the
-// same future are equal too, and their masks are made once.
+// Stacks stores where a text can be in a grammar's rules: Earley's item sets as a graph-structured
+// stack (Tomita). Equal stacks are one node, so positions with equal futures are equal too, and
+// their masks are computed once.
 #pragma once
 
 #include <span>
@@ -11,17 +11,17 @@
 
 namespace quire::grammar {
 
-using NodeId = uint32_t;   // a call that is under way
-using PlaceId = uint32_t;  // all that a text so far can be
+using NodeId = uint32_t;   // a call of a rule that has not ended
+using PlaceId = uint32_t;  // the set of all positions that a text can have in the rules
 
-// Where a call returns to, in the caller's own call.
+// A Caller is where a call returns to: a state in the caller's own call.
 struct Caller {
   StateId return_state = 0;
   NodeId node = 0;
   friend auto operator<=>(const Caller&, const Caller&) = default;
 };
 
-// Terminals under way within one call.
+// A Branch is the state of the lexer for the terminals within one call.
 struct Branch {
   LexId lexer_state = 0;
   NodeId node = 0;
@@ -30,22 +30,22 @@ struct Branch {
 
 class Stacks {
  public:
-  static constexpr PlaceId kNowhere = 0;  // the text is not of the language
+  static constexpr PlaceId kNowhere = 0;  // the text does not belong to the language
 
-  // `grammar` is locked whenever a method is called.
+  // The caller of every method holds the grammar's lock.
   explicit Stacks(Grammar& grammar);
 
   PlaceId start() const { return start_; }
   PlaceId step(PlaceId place, uint8_t byte);
-  // Where terminals that lead to `targets` in `node` may end, what follows.
+  // Returns the place that follows when terminals that lead to `targets` in `node` end.
   PlaceId after(std::span<const StateId> targets, NodeId node);
 
   std::span<const Branch> branches(PlaceId place) const { return places_[place].branches; }
   bool is_complete(PlaceId place) const { return places_[place].is_complete; }
-  // Returns hashes that are equal for places whose futures are equal.
+  // Returns a hash that is equal for places whose futures are equal.
   const Hash128& hash(PlaceId place) const { return places_[place].hash; }
 
-  // Forgets all places and nodes made after mark().
+  // release() removes all places and nodes that were made after mark().
   struct Mark {
     size_t num_nodes = 0, num_places = 0;
   };
@@ -59,8 +59,8 @@ class Stacks {
     std::vector<Caller> callers;
     Count count = 0;
     bool is_interned = true;
-    Hash128 key;   // of the ids
-    Hash128 hash;  // of the content, down to the root
+    Hash128 key;   // hash of the ids
+    Hash128 hash;  // hash of the content, down to the root
   };
   struct Place {
     std::vector<Branch> branches;

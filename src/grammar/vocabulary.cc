@@ -10,21 +10,21 @@
 namespace quire::grammar {
 namespace {
 
-// Whether an added token is a mark of replies such as <tool_call> or [ARGS], which many vocabularies
-// hold as tokens that are not special. Who reads a reply takes the token for the mark and the same
-// characters in other tokens for text, so a grammar has to write the token.
+// Returns whether an added token is a mark of replies, such as <tool_call> or [ARGS]. Many
+// vocabularies have marks as tokens that are not special. The parser of a reply reads the token as
+// the mark, and the same characters in other tokens as text, so a grammar must require the token.
 bool is_mark(std::string_view text) {
   return text.size() >= 3 && ((text.front() == '<' && text.back() == '>') ||
                               (text.front() == '[' && text.back() == ']'));
 }
 
-// The bytes that a grammar sees; empty: no grammar uses the token.
+// Returns the bytes that a grammar sees; empty if no grammar uses the token.
 std::string bytes_of(const Tokenizer& tokenizer, TokenId id) {
   std::string bytes = tokenizer.token_bytes(id);
   if (tokenizer.is_special(id) || (tokenizer.is_added(id) && is_mark(bytes))) {
     return kSpecialTokenMark + bytes;
   }
-  // Byte-level vocabularies have a token for each byte, also for those that no text holds.
+  // Byte-level vocabularies have a token for every byte, also for bytes that never occur in text.
   if (bytes.find(kSpecialTokenMark) != std::string::npos) bytes.clear();
   return bytes;
 }
@@ -100,8 +100,8 @@ void Vocabulary::build() {
     previous = token;
   }
   close(0);
-  // A node's tokens are those between its own first_token and the next node's: inner nodes on the
-  // way to a token share its first_token and so have none.
+  // A node's tokens are those between its own first_token and the next node's. Inner nodes on the
+  // way to a token share its first_token, so they have no tokens.
   trie_[0].skip = static_cast<uint32_t>(trie_.size());
   trie_.push_back({.first_token = static_cast<uint32_t>(tokens_.size())});
 }

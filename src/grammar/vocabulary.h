@@ -1,7 +1,7 @@
 // Vocabulary holds a tokenizer's tokens as a byte trie, and the masks that grammars share.
 //
-// It does not change but for its cache of masks, which locks itself: share one among all requests
-// and threads.
+// Only its cache of masks changes, and that locks itself: one Vocabulary may be shared by all
+// requests and threads.
 #pragma once
 
 #include <array>
@@ -22,24 +22,26 @@ class Tokenizer;
 namespace quire::grammar {
 
 struct VocabularyParts {
-  // By token id; of special tokens and of added ones that are marks (<tool_call>, [ARGS])
-  // kSpecialTokenMark and their text. Empty for unused ids, which no grammar allows.
+  // Bytes by token id. Those of special tokens, and of added tokens that are marks (<tool_call>,
+  // [ARGS]), are kSpecialTokenMark and their text. Empty for unused ids, which no grammar allows.
   std::vector<std::string> token_bytes;
   std::vector<TokenId> eos_ids;  // allowed exactly where the text is complete
   int32_t padded_size = 0;       // width of the logits, at least token_bytes.size()
   size_t mask_cache_bytes = 64 << 20;
 };
 
-// The trie in depth-first order: node 0 is the root, the nodes below `i` are i + 1 to skip[i].
+// A node of the trie, which is stored in depth-first order: node 0 is the root, and the nodes below
+// node `i` are i + 1 up to skip[i].
 struct TrieNode {
   uint32_t skip = 0;
-  uint32_t first_token = 0;  // in tokens(); this node's end where the next node's begin
+  // Index in tokens(); this node's tokens end where the next node's begin.
+  uint32_t first_token = 0;
   uint16_t depth = 0;
   uint8_t byte = 0;
-  uint8_t height = 0;  // of what is below
+  uint8_t height = 0;  // of the subtree below
 };
 
-// A set of the characters of ASCII. NUL stands in it for all bytes that are none.
+// A set of ASCII characters, in which NUL stands for all bytes outside ASCII.
 class AsciiSet {
  public:
   void add(uint8_t byte) {
@@ -68,17 +70,18 @@ class Vocabulary {
 
   int32_t padded_size() const { return parts_.padded_size; }
   size_t mask_words() const { return (static_cast<size_t>(parts_.padded_size) + 31) / 32; }
-  // Empty for ids that are unused, out of range, end a sequence or are longer than kCountHorizon.
+  // Returns the bytes, or an empty view for ids that are unused, out of range, end a sequence or
+  // are longer than kCountHorizon.
   std::string_view token_bytes(TokenId id) const;
   bool is_eos(TokenId id) const;
   const std::vector<TokenId>& eos_ids() const { return parts_.eos_ids; }
   // Returns the texts of special tokens, without the mark.
   std::vector<std::string> special_tokens() const;
 
-  // One node more than the trie has: its first_token ends the last node's tokens.
+  // Returns the trie's nodes and one more, whose first_token is the end of the last node's tokens.
   const std::vector<TrieNode>& trie() const { return trie_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
-  // Returns which bytes stand in the nodes below each node.
+  // Returns, for each node, the set of bytes in the nodes below it.
   const std::vector<AsciiSet>& bytes_below() const { return bytes_below_; }
   size_t max_depth() const { return max_depth_; }
   // Sets the bits of the tokens at the nodes from `begin` up to `end`.

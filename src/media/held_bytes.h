@@ -1,4 +1,4 @@
-// A share of a count of bytes that many requests hold together.
+// HeldBytes is one request's share of the bytes that all requests hold together.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Gives its bytes back when the last item that has it is gone.
+// The destructor gives the bytes back, so a HeldBytes is shared by the items that use the memory.
 class HeldBytes {
  public:
   explicit HeldBytes(std::shared_ptr<std::atomic<int64_t>> count) : count_(std::move(count)) {}
@@ -16,7 +16,7 @@ class HeldBytes {
   HeldBytes& operator=(const HeldBytes&) = delete;
   ~HeldBytes() { count_->fetch_sub(bytes_); }
 
-  // Once. How many are held now.
+  // Adds `bytes` to the count and returns the new total. Must be called only once.
   int64_t take(int64_t bytes) {
     bytes_ = bytes;
     return count_->fetch_add(bytes) + bytes;

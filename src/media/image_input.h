@@ -1,4 +1,4 @@
-// ImageInput: from the images of a request to media items, and to their places in its prompt.
+// ImageInput turns the images of a request into media items, and finds their places in its prompt.
 #pragma once
 
 #include <atomic>
@@ -20,36 +20,37 @@ namespace quire {
 
 struct ImageInputOptions {
   ImageLimits limits = {};
-  std::string allowed_dir = {};  // of file: URLs; empty: none are read
-  int32_t max_images = 16;       // of one prompt
-  // Of the pictures of all requests that are not done yet.
+  std::string allowed_dir = {};  // for file: URLs; empty means that none are read
+  int32_t max_images = 16;       // per prompt
+  // Bytes that the pictures of all unfinished requests may take together.
   int64_t max_held_bytes = int64_t{1} << 30;
 };
 
-// Immutable but for the count of bytes; any thread.
+// Immutable except for the count of held bytes; any thread may use it.
 class ImageInput {
  public:
-  // `placeholder`: the token that embeddings take the place of, which a chat template writes once
-  // where an image stands, unless `text` says otherwise.
+  // `placeholder` is the token that embeddings replace. A chat template writes it once for each
+  // image, unless `text` says otherwise.
   ImageInput(const ImageProcessorSpec& spec, TokenId placeholder, ImageInputOptions options = {},
              PictureText text = {});
 
   const ImageInputOptions& options() const { return options_; }
-  // kInvalidArgument: one prompt may not have so many.
+  // Returns kInvalidArgument if a prompt may not have so many images.
   Status check_number(int64_t num_images) const;
 
-  // Reads, decodes and prepares one image: milliseconds. Errors are those of read_image_source()
-  // and decode_image(). kResourceExhausted: other requests hold too much at this moment.
+  // Reads, decodes and prepares one image, which takes milliseconds. Returns the errors of
+  // read_image_source() and decode_image(), and kResourceExhausted if other requests hold too many
+  // bytes at the moment.
   Result<InputImage> load(std::string_view url) const;
   // Does the same with the bytes of a file.
   Result<InputImage> load_bytes(std::string_view file) const;
 
-  // Writes images out in a prompt's text, before it becomes tokens. kInvalidArgument: it has not as
-  // many markers as there are images.
+  // Replaces the markers in a prompt's text by the images' texts, before tokenization. Returns
+  // kInvalidArgument if the number of markers is not that of the images.
   Status write_out(const std::vector<InputImage>& images, std::string& prompt) const;
 
-  // Puts as many placeholders in the place of each as its image has embeddings. kInvalidArgument:
-  // the prompt has not as many places as there are images.
+  // Replaces each placeholder by as many placeholders as its image has embeddings. Returns
+  // kInvalidArgument if the number of placeholders is not that of the images' places.
   Result<std::vector<MediaSpan>> place(const std::vector<InputImage>& images,
                                        std::vector<TokenId>& prompt) const;
 

@@ -43,7 +43,7 @@ TEST(ImageInput, RefusesOtherNumbersOfPlaces) {
             "the prompt has 1 places for images (token 9), and 0 images came");
 }
 
-// Equal pictures have one key.
+// Equal pictures have the same key, and different ones different keys.
 TEST(ImageInput, KeysTellPicturesApart) {
   const ImageInput input = make_input();
   const auto a = input.load(red_square(5)), again = input.load(red_square(5));
@@ -64,7 +64,7 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
   EXPECT_TRUE(input.load(red_square(7)).ok());
 }
 
-// A picture that the model looks at takes the place of one token, and there is one.
+// A picture that is a source takes the place of one token, and a prompt has only one.
 TEST(ImageInput, ASourceStandsWhereItsTokenDoes) {
   const ImageInput input({.shape = {.fit = PictureFit::kBestCanvas,
                                     .image_size = 4,
@@ -86,7 +86,7 @@ TEST(ImageInput, ASourceStandsWhereItsTokenDoes) {
             "images: expected one of a prompt, which all of its tokens look at, got 2");
 }
 
-// A row of embeddings has a placeholder, and between rows stands what the family writes there.
+// Each row of embeddings has a placeholder, with the family's text between rows.
 TEST(ImageInput, WritesRowsOut) {
   constexpr TokenId kImg = 9;
   const ImageInput input(

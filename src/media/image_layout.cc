@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// With "{row}" and "{column}" replaced.
+// Returns `text` with "{row}" and "{column}" replaced.
 std::string text_of_tile(std::string text, int32_t row, int32_t column) {
   const auto replace = [&](std::string_view hole, int32_t number) {
     const size_t at = text.find(hole);
@@ -20,7 +20,8 @@ std::string text_of_tile(std::string text, int32_t row, int32_t column) {
   return text;
 }
 
-// Of an image cut into such a grid; `has_whole`: and of the whole behind it.
+// Returns the text of an image that is cut into such a grid, and, with `has_whole`, of the whole
+// behind it.
 std::string text_of(const PictureText& text, TileGrid grid, bool has_whole) {
   std::string written = text.before;
   for (int32_t row = 0; row < grid.rows; ++row) {
@@ -38,12 +39,12 @@ class Layout {
   Layout(const ImageProcessorSpec& spec, const PictureText& text, std::shared_ptr<const void> lease)
       : spec_(spec), text_(text), lease_(std::move(lease)) {}
 
-  // One item in one place, or a place for each row of its cells.
+  // Makes one item with one place, or with a place for each row of its cells.
   InputImage one(Image picture) {
     const std::shared_ptr<MediaItem> item = add(std::move(picture));
     const int32_t rows = text_.has_rows ? item->height / spec_.shape.cell_size : 0;
     InputImage image{.text = text_of(text_, {.rows = rows, .columns = 1}, rows == 0), .places = {}};
-    // A source stands where its token does, and takes no more places.
+    // A source keeps the one place of its token.
     const int32_t count = spec_.shape.is_source() ? 1 : item->num_embeddings;
     if (rows == 0) image.places.push_back({.item = item, .count = count});
     for (int32_t row = 0; row < rows; ++row) {
@@ -53,7 +54,7 @@ class Layout {
     return image;
   }
 
-  // An item for each tile, and one for the whole.
+  // Makes an item for each tile, and one for the whole.
   InputImage apart(PictureTiles cut) {
     InputImage image{.text = text_of(text_, cut.grid, true), .places = {}};
     cut.tiles.push_back(std::move(cut.whole));
@@ -64,7 +65,7 @@ class Layout {
     return image;
   }
 
-  // The whole, and crops of it behind it, each written as a picture is.
+  // Makes an item for the whole, and then one for each crop; the text of each is that of a picture.
   InputImage with_crops(PictureTiles cut) {
     const std::string one = text_of(text_, {}, true);
     const CropText& words = text_.crops;
@@ -80,7 +81,7 @@ class Layout {
     return image;
   }
 
-  // All in one item.
+  // Makes one item of the whole and all tiles.
   InputImage together(PictureTiles cut, int32_t width, int32_t height) {
     Image all = std::move(cut.whole);
     for (const Image& tile : cut.tiles) {
@@ -135,7 +136,7 @@ Result<InputImage> lay_out_image(const Image& image, const ImageProcessorSpec& s
 
 int64_t num_bytes(const InputImage& image) {
   int64_t sum = 0;
-  const MediaItem* before = nullptr;  // places of one item follow each other
+  const MediaItem* before = nullptr;  // places of one item are adjacent
   for (const ImagePlace& place : image.places) {
     if (place.item.get() != before) sum += static_cast<int64_t>(place.item->rgb.size());
     before = place.item.get();

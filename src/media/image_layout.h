@@ -1,4 +1,5 @@
-// From a picture to the items that the model's encoder takes, and to what stands for it in a prompt.
+// lay_out_image() turns a picture into the items that the model's encoder takes, and into the text
+// and placeholders that stand for it in a prompt.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace quire {
 
-// Embeddings [first, first + count) of an item, which take the place of one placeholder.
+// An ImagePlace is embeddings [first, first + count) of an item, which replace one placeholder.
 struct ImagePlace {
   std::shared_ptr<const MediaItem> item;
   int32_t first = 0;
@@ -22,16 +23,17 @@ struct ImagePlace {
 };
 
 struct InputImage {
-  std::string text;                // what the marker becomes, if there is one (PictureText)
+  std::string text;                // replaces the marker, if there is one (PictureText)
   std::vector<ImagePlace> places;  // one for each placeholder in it
 };
 
-// `lease`: of each of the items. Pure; any thread. Errors are those of process_image().
+// Lays out one image; each of its items holds `lease`. Returns the error of check_sides(). It is a
+// pure function that any thread may call.
 Result<InputImage> lay_out_image(const Image& image, const ImageProcessorSpec& spec,
                                  const PictureText& text,
                                  const std::shared_ptr<const void>& lease = {});
 
-// Of the pictures of its items, each counted once.
+// Returns the bytes of the pictures of all items; an item in several places counts once.
 int64_t num_bytes(const InputImage& image);
 
 }  // namespace quire

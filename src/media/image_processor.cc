@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 constexpr std::string_view kFileName = "preprocessor_config.json";
 
-// A whole number in (0, 4096], or under one of the keys of an object.
+// Returns a whole number in (0, 4096], or one under `key` if the value is an object.
 std::optional<int32_t> side_of(const json::value& value, std::string_view key) {
   const json::value* number = &value;
   if (const json::object* object = value.if_object()) {
@@ -34,7 +34,7 @@ std::optional<int32_t> side_of(const json::value& value, std::string_view key) {
   return static_cast<int32_t>(number->get_int64());
 }
 
-// The numbers are Pillow's.
+// Returns the filter of a number in Pillow's numbering.
 Result<ResizeFilter> filter_of(const json::object& object, PictureFit fit) {
   const json::value* resample = object.if_contains("resample");
   if (resample == nullptr)
@@ -81,7 +81,7 @@ std::string digest(const Image& image) {
                      image.width, image.height);
 }
 
-// How long a side may be, where the shape rounds up.
+// Reads the greatest length of a side, for shapes that round up.
 Status read_longest_edge(const json::object& object, ImageProcessorSpec& spec) {
   spec.longest_edge = 1024;
   const json::value* size = object.if_contains("size");
@@ -93,7 +93,7 @@ Status read_longest_edge(const json::object& object, ImageProcessorSpec& spec) {
   return {};
 }
 
-// How many pixels a picture in cells may have.
+// Reads how many pixels a picture in cells may have.
 Status read_pixel_bounds(const json::object& object, ImageProcessorSpec& spec) {
   const int64_t cell = int64_t{spec.shape.cell_size} * spec.shape.cell_size;
   spec.min_pixels = int64_t{56} * 56;
@@ -135,7 +135,7 @@ bool is_true(const json::object& object, std::string_view key, bool default_valu
   return value != nullptr && value->is_bool() ? value->get_bool() : default_value;
 }
 
-// Gemma 3's pan and scan: as many crops as the file and the bound of tokens allow.
+// Reads Gemma 3's pan and scan: as many crops as the file and the limit of tokens allow.
 Status read_crops(const json::object& object, ImageProcessorSpec& spec) {
   constexpr int32_t kMostCrops = 16;
   QUIRE_RETURN_IF_ERROR(read_stretched(object, spec));
@@ -165,7 +165,7 @@ Status read_crops(const json::object& object, ImageProcessorSpec& spec) {
   return {};
 }
 
-// Where the file does not want them, no tiles but the whole.
+// Reads the number of tiles. If the file turns tiles off, there is only the whole picture.
 Status read_max_tiles(const json::object& object, ImageProcessorSpec& spec) {
   constexpr int32_t kMostTiles = 64;
   QUIRE_RETURN_IF_ERROR(read_stretched(object, spec));
@@ -212,7 +212,7 @@ Status read_split(const json::object& object, ImageProcessorSpec& spec) {
     }
   }
   if (!is_true(object, "do_image_splitting", true)) spec.longest_edge = side;
-  // A square has the most tiles of all pictures whose longer side is so long.
+  // Of all pictures with this longer side, a square has the most tiles.
   int32_t per_side = (spec.longest_edge + side - 1) / side;
   while (per_side > 1 && per_side * per_side > spec.shape.max_tiles(per_side * per_side))
     --per_side;
@@ -244,7 +244,7 @@ Status read_crop(const json::object& object, ImageProcessorSpec& spec) {
   return {};
 }
 
-// The sides of a picture in cells. Halves are rounded to even numbers, as Python does.
+// The sides of a picture in cells. Halves are rounded to even numbers, as in Python.
 struct Sides {
   int32_t width = 0;
   int32_t height = 0;
@@ -266,7 +266,8 @@ Sides sides_rounded_up(const Image& image, const ImageProcessorSpec& spec) {
           .height = static_cast<int32_t>(rows * cell)};
 }
 
-// A picture too narrow for a cell is one cell wide, and as many long as go into it.
+// A picture too narrow for a cell becomes one cell wide, and as long as its shape and the limit
+// allow.
 Sides sides_of_most_cells(const Image& image, const ImageProcessorSpec& spec) {
   const double cell = spec.shape.cell_size, most = spec.shape.max_cells;
   const double width = image.width, height = image.height;
@@ -299,7 +300,7 @@ Sides sides_in_cells(const Image& image, const ImageProcessorSpec& spec) {
     rows = std::ceil(height * beta / cell);
     columns = std::ceil(width * beta / cell);
   }
-  // A line of pixels is still one cell wide, and then not longer than may be.
+  // Even a line of pixels becomes one cell wide, and no longer than the limit.
   rows = std::clamp(rows, 1.0, static_cast<double>(spec.shape.max_cells));
   columns = std::clamp(columns, 1.0, std::floor(spec.shape.max_cells / rows));
   return {.width = static_cast<int32_t>(columns * cell),
@@ -330,8 +331,8 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
     case PictureFit::kRoundedUp:
       status = read_longest_edge(object, spec);
       break;
-    case PictureFit::kMostCells:  // how many it may be, whoever reads the model has asked
-    case PictureFit::kBestGrid:   // what the model's own file says of the grids holds
+    case PictureFit::kMostCells:  // the model's reader has set the limit
+    case PictureFit::kBestGrid:   // the model's own file defines the grids
       break;
     case PictureFit::kNearestRatio:
       status = read_max_tiles(object, spec);
@@ -348,7 +349,8 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
 }
 
 Status check_sides(const Image& image) {
-  // It would become a line of millions of pixels, of which the middle is used.
+  // Such a picture would be scaled to a line of millions of pixels, of which only the middle is
+  // used.
   constexpr int64_t kMaxRatio = 200;
   const int64_t shorter = std::min(image.width, image.height);
   const int64_t longer = std::max(image.width, image.height);

@@ -1,4 +1,5 @@
-// A picture as a model wants it: of its size, by the filter that it was trained with.
+// These functions give a picture the size that a model expects, with the filter that it was trained
+// with.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@
 
 namespace quire {
 
-// `shape` and its numbers: of PictureFit::kMiddle the shorter side becomes `shortest_edge`; of kNearest
-// a picture is shrunk or grown where it has too many pixels or too few; of kRoundedUp the longer side
-// becomes `longest_edge` at most, of kLongestEdge exactly that.
+// `shape` chooses which of the numbers apply. With PictureFit::kMiddle the shorter side becomes
+// `shortest_edge`; with kNearest a picture with too few or too many pixels is scaled; with
+// kRoundedUp the longer side becomes `longest_edge` at most, with kLongestEdge exactly that.
 struct ImageProcessorSpec {
   PictureShape shape = {.image_size = 336, .num_embeddings = 576};
   ResizeFilter filter = ResizeFilter::kBicubic;
@@ -25,21 +26,22 @@ struct ImageProcessorSpec {
   int64_t min_pixels = 0;
   int64_t max_pixels = 0;
   int32_t longest_edge = 0;
-  int32_t max_tiles = 12;  // of kNearestRatio
-  CropRule crops = {};     // of kStretched
+  int32_t max_tiles = 12;  // for kNearestRatio
+  CropRule crops = {};     // for kStretched
 };
 
-// `preprocessor`: preprocessor_config.json, or empty, which must agree with the shape.
+// `preprocessor` is preprocessor_config.json, or empty. It must agree with the shape.
 Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
                                                  const PictureShape& shape);
 
-// kInvalidArgument: one side is more than 200 times the other.
+// Returns kInvalidArgument if one side is more than 200 times the other.
 Status check_sides(const Image& image);
 
-// One picture of one. Pure; any thread.
+// Returns one picture for a picture that is not cut into tiles. It is a pure function that any
+// thread may call.
 Image process_image(const Image& image, const ImageProcessorSpec& spec);
 
-// The picture made ready; its key is a digest of its pixels and its size.
+// Makes an item of a processed picture. Its key is a digest of the pixels and the size.
 std::shared_ptr<MediaItem> make_item(Image image, const ImageProcessorSpec& spec);
 
 }  // namespace quire

@@ -22,7 +22,7 @@ int worst_step(const Image& image, const std::string& expected) {
 
 using test::ImageGoldens;
 
-// Pillow's resize, within one step of 8 bits.
+// Compares with Pillow's resize, within one step of 8 bits.
 TEST_F(ImageGoldens, Resize) {
   for (const boost::json::value& golden : goldens_.at("resized").as_array()) {
     const auto filter = golden.at("filter").as_string() == "bicubic"    ? ResizeFilter::kBicubic
@@ -37,7 +37,7 @@ TEST_F(ImageGoldens, Resize) {
   }
 }
 
-// The oracle's pixel_values of LLaVA, brought back to 8 bits.
+// Compares with pixel_values of LLaVA in transformers, converted back to 8 bits.
 TEST_F(ImageGoldens, Llava) {
   const auto spec = parse_image_processor(
       R"({"size": {"shortest_edge": 30}, "crop_size": {"height": 30, "width": 30}, "resample": 3})",
@@ -49,7 +49,7 @@ TEST_F(ImageGoldens, Llava) {
   }
 }
 
-// Stretched to a square, by Gemma 3's filter.
+// Compares pictures that are stretched to a square with Gemma 3's filter.
 TEST_F(ImageGoldens, Gemma3) {
   const auto spec = parse_image_processor(R"({"size": {"height": 30, "width": 30}})",
                                           {.fit = PictureFit::kStretched, .image_size = 30});
@@ -60,7 +60,7 @@ TEST_F(ImageGoldens, Gemma3) {
   }
 }
 
-// The oracle's pictures in cells: as they come, shrunk and grown.
+// Compares pictures in cells with transformers: unchanged, shrunk and enlarged ones.
 TEST_F(ImageGoldens, QwenVl) {
   for (const auto& [name, pictures] : goldens_.at("qwen_pixels").as_object()) {
     for (const boost::json::value& golden : pictures.as_array()) {
@@ -111,7 +111,7 @@ TEST_F(ImageGoldens, Gemma4) {
   }
 }
 
-// Whatever comes in, what goes out is of cells, and of no more than there is room for.
+// Pictures of any size become a whole number of cells, and no more than the limit.
 TEST(ImageProcessor, PicturesAreFilledByCells) {
   using enum PictureFit;
   constexpr PictureFit kFits[] = {kNearest, kRoundedUp, kMostCells};
@@ -174,7 +174,8 @@ TEST(ImageProcessor, ErrorsOfSquaresAndTilesNameTheField) {
   }
 }
 
-// With room for so many tokens, of 25 a tile, there are the whole and as many tiles.
+// With a limit of tokens and 25 tokens per tile, there are the whole picture and as many tiles as
+// fit.
 TEST(ImageProcessor, FewerTilesOfFewerTokens) {
   using enum PictureFit;
   for (const auto& [max_tokens, max_tiles, longest_edge] : {std::tuple{25, 1, 30},
@@ -198,7 +199,7 @@ TEST(ImageProcessor, FewerTilesOfFewerTokens) {
   }
 }
 
-// Where files say nothing, and where they want no tiles.
+// Checks files that say nothing about tiles, and files that turn them off.
 TEST(ImageProcessor, TilesByDefaultAndNone) {
   using enum PictureFit;
   const auto internvl = parse_image_processor("", {.fit = kNearestRatio, .image_size = 30});

@@ -76,8 +76,8 @@ class OpenFile {
   int fd_;
 };
 
-// What the open file is called, links resolved: it is checked, not the name by which it was asked
-// for, so that nobody can change a link in between.
+// Returns the path of the open file with links resolved. That path is checked, not the requested
+// name, so that no link can be changed between the check and the read.
 std::filesystem::path path_of(const OpenFile& file) {
   std::error_code ec;
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file.get()), ec);
@@ -100,7 +100,8 @@ Result<std::string> read_file(std::string_view escaped, const std::string& allow
   std::error_code ec;
   const std::filesystem::path allowed = std::filesystem::canonical(allowed_dir, ec);
   if (ec) return invalid_argument("--allowed-local-media-path: {} cannot be read", allowed_dir);
-  // One answer for all that lies outside: it must not tell what is there.
+  // The same error is returned for all files outside of the directory, so that it does not tell
+  // which exist.
   const Status outside = invalid_argument(
       "expected a file below the directory of "
       "--allowed-local-media-path");

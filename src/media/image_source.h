@@ -1,5 +1,6 @@
-// Where the bytes of a client's image come from: a data: URL, or a file under a directory that the
-// operator has opened. Nothing is ever fetched from a network, on whose inner side a server is.
+// read_image_source() reads the bytes of a client's image from a data: URL, or from a file under a
+// directory that the operator has opened. It never fetches from a network, because a server could
+// reach internal hosts.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,10 @@
 
 namespace quire {
 
-// data:[type];base64,… or file:///… below `allowed_dir` (empty: no files). kInvalidArgument: another
-// scheme, a type that is no image, base64 that is none, or a file outside of the directory, be it
-// by "..", by escapes or by a link. kTooLarge: more than max_bytes. kNotFound: no such file.
+// Reads data:[type];base64,… or file:///… below `allowed_dir` (empty: no files). Returns
+// kInvalidArgument for another scheme, a type that is not an image, malformed base64, or a file
+// outside of the directory, whether by "..", by escapes or by a link; kTooLarge for more than
+// max_bytes; kNotFound if there is no such file.
 Result<std::string> read_image_source(std::string_view url, const std::string& allowed_dir,
                                       int64_t max_bytes);
 

@@ -64,7 +64,7 @@ TEST_F(ImageSource, ReadsFilesBelowTheDirectory) {
   EXPECT_EQ(read((root_ / "open/large.png").string()).status().code(), StatusCode::kTooLarge);
 }
 
-// Whatever lies outside has one answer, be it there or not.
+// Files outside of the directory give one error, whether they exist or not.
 TEST_F(ImageSource, ReadsNothingElse) {
   for (const std::string& path :
        {(root_ / "secret").string(), (root_ / "open/../secret").string(),
@@ -84,7 +84,7 @@ TEST_F(ImageSource, ReadsNothingElse) {
   EXPECT_FALSE(read_image_source("file:///etc/passwd", "", kMaxBytes).ok());
 }
 
-// A pipe has no end: nobody waits for one.
+// Reading a pipe would not end, so pipes are refused.
 TEST_F(ImageSource, DoesNotWaitForPipes) {
   ASSERT_EQ(::mkfifo((root_ / "open/pipe.png").c_str(), 0600), 0);
   EXPECT_EQ(read((root_ / "open/pipe.png").string()).status().code(), StatusCode::kInvalidArgument);

@@ -42,12 +42,13 @@ double filter_value(ResizeFilter filter, double x) {
   return 0.0;
 }
 
-// Sums are integers, as Pillow's are: halves, which even ratios make often, round alike. The shares of
-// a filter sum to 1 and their sizes to less than 2, so that no sum passes 2^31.
+// Sums are integers, as in Pillow, so that halves, which even ratios often give, are rounded alike.
+// The weights of a filter sum to 1, and their magnitudes to less than 2, so that no sum exceeds
+// 2^31.
 constexpr int kFractionBits = 22;
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
-// What one output sample is made of: inputs from `first` on, and their shares times
+// Taps are the weights of one output sample: those of the inputs from `first` on, times
 // 2^kFractionBits.
 struct Taps {
   int32_t first = 0;
@@ -130,8 +131,8 @@ Image resize(const Image& image, int32_t width, int32_t height, ResizeFilter fil
   if (width == image.width && height == image.height) return image;
   if (width == image.width) return resize_columns(image, height, filter);
   if (height == image.height) return resize_rows(image, width, filter);
-  // Rounding shows which pass came first. Pillow 13 begins with the rows, unless the height loses more
-  // than twice what the width does.
+  // The order of the passes changes the rounding. Pillow 13 begins with the rows, unless the height
+  // shrinks by more than twice as much as the width.
   if (height < image.height && image.height - height > 2 * (image.width - width))
     return resize_rows(resize_columns(image, height, filter), width, filter);
   return resize_columns(resize_rows(image, width, filter), height, filter);

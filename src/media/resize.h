@@ -1,6 +1,7 @@
-// Changing a picture's size as the programs do that models were trained with: separable filters,
-// widened where the picture shrinks so that nothing is skipped ("antialias"), first along rows, then
-// along columns, rounded to 8 bits after each. Within one step of Pillow and torchvision.
+// resize() changes a picture's size as the programs do that models were trained with: separable
+// filters, widened where the picture shrinks so that every pixel counts ("antialias"), first along
+// rows, then along columns, rounded to 8 bits after each. Results are within one step of Pillow and
+// torchvision.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ enum class ResizeFilter : uint8_t {
   kLanczos,   // sinc windowed by sinc, width 3
 };
 
-// width, height >= 1.
+// `width` and `height` are at least 1.
 Image resize(const Image& image, int32_t width, int32_t height, ResizeFilter filter);
 
 }  // namespace quire

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// What of such a rectangle lies in `image`.
+// Returns the part of such a rectangle that lies in `image`.
 Image part_of(const Image& image, int32_t left, int32_t top, int32_t width, int32_t height) {
   width = std::min(width, image.width - left), height = std::min(height, image.height - top);
   Image out{.width = width, .height = height, .rgb = {}};
@@ -31,7 +31,7 @@ std::vector<Image> squares_of(const Image& image, int32_t side) {
   return squares;
 }
 
-// The picture at a place of a larger one that is black.
+// Returns a larger black picture with `image` at this position.
 Image place_at(const Image& image, int32_t left, int32_t top, int32_t width, int32_t height) {
   Image out{.width = width, .height = height, .rgb = {}};
   out.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
@@ -40,13 +40,13 @@ Image place_at(const Image& image, int32_t left, int32_t top, int32_t width, int
   return out;
 }
 
-// Black around the picture, in the middle of a larger one.
+// Returns a larger black picture with `image` in the middle.
 Image pad(const Image& image, int32_t width, int32_t height) {
   return place_at(image, (width - image.width) / 2, (height - image.height) / 2, width, height);
 }
 
-// The canvas that the picture fills with the least growing, or else with the least shrinking; of several
-// the smallest, and the first of these.
+// Returns the canvas that the picture fills with the least enlargement, or, if none is large
+// enough, with the least reduction; among equals the smallest, and of these the first.
 TileGrid best_canvas(const Image& image, const PictureShape& shape) {
   const auto scale_of = [&](const TileGrid& grid) {
     return std::min(static_cast<double>(grid.rows * shape.image_size) / image.height,
@@ -64,7 +64,8 @@ TileGrid best_canvas(const Image& image, const PictureShape& shape) {
   return best;
 }
 
-// The grid in which the picture keeps most of its pixels; of several the one with the least room left.
+// Returns the grid in which the picture keeps most of its pixels; among equals, that with the least
+// unused area.
 TileGrid best_grid(const Image& image, const PictureShape& shape) {
   TileGrid best = shape.grids.front();
   int64_t best_used = 0, least_wasted = std::numeric_limits<int64_t>::max();
@@ -86,7 +87,8 @@ TileGrid best_grid(const Image& image, const PictureShape& shape) {
   return best;
 }
 
-// int(round(x, 7)) of Python: a product that is off by its last bits does not lose a whole one.
+// Computes Python's int(round(x, 7)), so that a product that is too small in its last bits is not
+// rounded down.
 int32_t floor_of_rounded(double x) {
   constexpr double kPlaces = 1e7;
   return static_cast<int32_t>(std::nearbyint(x * kPlaces) / kPlaces);
@@ -120,13 +122,14 @@ PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_til
   const int64_t area = int64_t{image.width} * image.height;
   TileGrid best{.rows = 1, .columns = 1};
   double least = std::numeric_limits<double>::infinity();
-  // The fewest tiles first, and of as many the fewest columns.
+  // Tries few tiles first, and among grids of as many tiles, few columns first.
   for (int32_t size = 1; size <= max_tiles; ++size) {
     for (int32_t columns = 1; columns <= size; ++columns) {
       if (size % columns != 0) continue;
       const TileGrid grid{.rows = size / columns, .columns = columns};
       const double off = std::abs(ratio - static_cast<double>(grid.columns) / grid.rows);
-      // More tiles of one shape, while the picture fills half of them.
+      // A grid of the same ratio with more tiles is better only if the picture has more than half
+      // its pixels.
       if (off > least || (off == least && 2 * area <= int64_t{side} * side * size)) continue;
       least = off;
       best = grid;
@@ -232,7 +235,8 @@ std::vector<int32_t> order_of_grid(int32_t width, int32_t height, TileGrid grid,
   for (int32_t row = spare_rows; row < rows - spare_rows; ++row) {
     for (int32_t column = spare_columns; column < columns - spare_columns; ++column) {
       const int32_t tile =
-          1 + row / cells_per_side * grid.columns + column / cells_per_side;  // behind the whole
+          // Behind the whole picture's cells.
+          1 + row / cells_per_side * grid.columns + column / cells_per_side;
       order.push_back(tile * per_tile + row % cells_per_side * cells_per_side +
                       column % cells_per_side);
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kSide = 16, kCellsPerSide = 4, kMostTiles = 6;
 
-// As tools/make_vision_goldens.py has them.
+// The same rule as in tools/make_vision_goldens.py.
 constexpr CropRule kCropRule{.max_crops = 3, .min_size = 13, .min_ratio = 1.2};
 
 PictureShape grid_shape() {
@@ -37,8 +37,8 @@ PictureTiles cut(const Image& image, std::string_view fit) {
   return cut_longest_edge(image, kSide, 3 * kSide, ResizeFilter::kLanczos);
 }
 
-// Tiles of transformers' processors, within a step of 8 bits: LLaVA-NeXT and Gemma 3 have the whole
-// picture first, the others last.
+// Compares tiles with those of transformers' processors, within one step of 8 bits. LLaVA-NeXT and
+// Gemma 3 have the whole picture first, the others last.
 TEST_F(TileGoldens, AreTheOracles) {
   int num_cut = 0;
   for (const auto& [name, pictures] : goldens_.at("tiles").as_object()) {
@@ -63,7 +63,7 @@ TEST_F(TileGoldens, AreTheOracles) {
   EXPECT_GT(num_cut, 6);
 }
 
-// Which grids transformers takes, and what is left of them, for pictures of many shapes.
+// Compares the grids that transformers chooses, and the size of pictures in them, for many shapes.
 TEST_F(TileGoldens, LayoutsAreTheOracles) {
   for (const boost::json::value& layout : goldens_.at("layouts").as_array()) {
     const auto numbers = boost::json::value_to<std::vector<int32_t>>(layout);
@@ -85,7 +85,7 @@ TEST_F(TileGoldens, LayoutsAreTheOracles) {
   }
 }
 
-// How many crops there are of pictures of many shapes.
+// Compares the number of crops for pictures of many shapes.
 TEST_F(TileGoldens, CropsAreTheOracles) {
   int num_cut = 0;
   for (const boost::json::value& counted : goldens_.at("crops").as_array()) {
@@ -100,8 +100,8 @@ TEST_F(TileGoldens, CropsAreTheOracles) {
   EXPECT_GT(num_cut, 50);
 }
 
-// Which canvas transformers takes, and how large a picture lies on it; and how large it makes pictures of
-// few cells.
+// Compares the canvas that transformers chooses and the picture's size on it, and the size that
+// pictures of few cells get.
 TEST_F(TileGoldens, FitsAreTheOracles) {
   constexpr int32_t kTile = 12;
   const PictureShape canvases{
@@ -128,7 +128,7 @@ TEST_F(TileGoldens, FitsAreTheOracles) {
   }
 }
 
-// Two tiles side by side, of which the picture fills the two rows in the middle.
+// Two tiles lie side by side; the picture fills the two rows in the middle.
 TEST(OrderOfGrid, GoesOnFromTileToTile) {
   const std::vector<int32_t> order = order_of_grid(40, 10, {.rows = 1, .columns = 2}, 4);
   std::vector<int32_t> expected(16);
@@ -145,7 +145,7 @@ Image picture_of(int32_t width, int32_t height) {
   return image;
 }
 
-// As Idefics3 writes them.
+// The texts are those of Idefics3.
 TEST(ImageLayout, TilesApart) {
   const ImageProcessorSpec spec{.shape = {.fit = PictureFit::kLongestEdge,
                                           .image_size = 16,
@@ -174,7 +174,7 @@ TEST(ImageLayout, TilesApart) {
   EXPECT_EQ(whole->places.size(), 1u);
 }
 
-// As Gemma 3 writes them.
+// The texts are those of Gemma 3.
 TEST(ImageLayout, CropsFollowTheWhole) {
   const ImageProcessorSpec spec{
       .shape = {.fit = PictureFit::kStretched, .image_size = 16, .num_embeddings = 5},
@@ -196,7 +196,7 @@ TEST(ImageLayout, CropsFollowTheWhole) {
   EXPECT_EQ(square->places.size(), 1u);
 }
 
-// As LLaVA-NeXT has them: one item, whose key knows the picture's own size.
+// As in LLaVA-NeXT, there is one item; its key contains the size of the picture.
 TEST(ImageLayout, TilesTogether) {
   const ImageProcessorSpec spec{.shape = grid_shape()};
   const auto a = lay_out_image(picture_of(64, 32), spec, {});

@@ -1,7 +1,7 @@
-// An ablation runs one workload as servers once did and as Quire does: batches that nobody joins or
-// leaves against batches that change at every step, KV reserved for the longest sequence in one
-// piece against KV in blocks. The engine's own scheduler and KV manager have all four modes
-// (BatchingMode, KvReservation), so nothing else differs.
+// An ablation runs one workload in the ways that servers once used and in Quire's. It compares
+// batches that no request joins or leaves with batches that change at every step, and KV reserved
+// in one piece for the longest sequence with KV in blocks. The engine's own scheduler and KV
+// manager have all four modes (BatchingMode, KvReservation), so nothing else differs.
 #pragma once
 
 #include <span>
@@ -32,13 +32,13 @@ struct ModeRun {
   Summary summary;
 };
 
-// Runs the workload in every mode, without prefix caching, which reserved KV cannot have.
+// Runs the workload in every mode. Prefix caching is off, because reserved KV does not support it.
 Result<std::vector<ModeRun>> run_modes(const Workload& workload, const FleetSpec& spec,
                                        const SloLimits& limits);
 
 std::string ablation_text(std::span<const ModeRun> runs, const Description& description);
 std::string ablation_json(std::span<const ModeRun> runs);
-// The page needs no other file: the modes side by side, and over time.
+// Returns a page that needs no other file: it compares the modes side by side, and over time.
 std::string ablation_html(std::span<const ModeRun> runs, const Description& description);
 
 }  // namespace quire::sim

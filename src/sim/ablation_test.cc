@@ -10,7 +10,8 @@
 namespace quire::sim {
 namespace {
 
-// Outputs with a heavy tail, all there from the start, as far as the cache allows.
+// Returns a workload of outputs with a heavy tail that all arrive at the start, as far as the cache
+// allows.
 Workload heavy_tail() {
   Workload workload = test::random_workload(11, 300, 1e5);
   for (size_t i = 0; i < workload.requests.size(); ++i) {
@@ -34,17 +35,17 @@ TEST(Ablation, EachStepFromTheOldestModeToOursGains) {
   ASSERT_EQ(runs->size(), 4u);
   const auto rate = [&](size_t i) { return (*runs)[i].summary.request_throughput; };
   for (const ModeRun& run : *runs) EXPECT_EQ(run.summary.num_completed, 300);
-  EXPECT_GT(rate(1), rate(0));  // paging lets more in
-  EXPECT_GT(rate(2), rate(0));  // places are filled again at once
+  EXPECT_GT(rate(1), rate(0));  // paging admits more requests
+  EXPECT_GT(rate(2), rate(0));  // places in the batch are filled at once
   EXPECT_GT(rate(3), 1.5 * rate(1));
   EXPECT_GT(rate(3), 1.5 * rate(2));
-  // Of 199 blocks of 4 tokens two requests fit, for each of which 300 tokens are reserved.
+  // 199 blocks of 4 tokens hold two requests, each with 300 reserved tokens.
   EXPECT_LE((*runs)[2].summary.counters.peak_running, 2);
   EXPECT_GT((*runs)[2].summary.wasted_kv_share, 0.6);
   EXPECT_LT((*runs)[3].summary.wasted_kv_share, 0.1);
 }
 
-// Where all outputs are equal, whoever is in a batch ends with it: only paging is left to gain by.
+// If all outputs are equal, all requests of a batch end together, so that only paging can help.
 TEST(Ablation, EqualOutputsGainNothingFromContinuousBatchesAlone) {
   Workload workload = heavy_tail();
   for (SimRequest& request : workload.requests) {
@@ -56,9 +57,10 @@ TEST(Ablation, EqualOutputsGainNothingFromContinuousBatchesAlone) {
   EXPECT_GT(runs[3].summary.request_throughput, 2.5 * runs[2].summary.request_throughput);
 }
 
-// LLaMA-13B on one A100 of 40 GB, prompts of 512 tokens, outputs of 128 with a tail. Published: 1 :
-// 2.6 : 12.1, and 60 to 80 % of the KV cache without tokens against less than 4 %. The last
-// ratio is smaller where kernels are as fast in all modes (docs/simulator.md).
+// LLaMA-13B on one A100 of 40 GB has prompts of 512 tokens and outputs of 128 with a tail.
+// Published are ratios of 1 : 2.6 : 12.1, and 60 to 80 % of the KV cache without tokens against
+// less than 4 %. The last ratio is smaller here, where kernels are as fast in all modes
+// (docs/simulator.md).
 TEST(Ablation, ThePublishedPictureOfPaging) {
   PoolOptions pool;
   pool.model = parse_model_shape(R"({"model_type": "llama", "hidden_size": 5120,

@@ -13,8 +13,8 @@
 namespace quire::sim {
 namespace {
 
-// PlanLog keeps plans with requests named by their order of joining, which is what their ids have
-// in common.
+// PlanLog records plans. It names requests by the order in which they joined, because their ids
+// differ between the two.
 class PlanLog {
  public:
   void add(const StepPlan& plan) {
@@ -45,8 +45,8 @@ class PlanLog {
   }
 };
 
-// TimedFake is the engine's executor: it takes the time that the simulator's timer says, and the
-// tokens of the workload.
+// TimedFake is the engine's executor. It takes the times of the simulator's timer and the tokens of
+// the workload.
 class TimedFake final : public Executor {
  public:
   TimedFake(FakeExecutorOptions options, std::shared_ptr<const StepTimer> timer,
@@ -69,7 +69,7 @@ class TimedFake final : public Executor {
     submitted_.push_back({plan, clock_->now_us()});
     return fake_.submit(plan);
   }
-  // Steps run one after the other.
+  // Collects the oldest step; steps run one after the other.
   Result<StepResult> collect() override {
     const auto [plan, at_us] = submitted_.front();
     submitted_.pop_front();
@@ -105,7 +105,7 @@ class TimedFake final : public Executor {
   PlanLog& log_;
 };
 
-// Times are whole microseconds, the engine's unit.
+// All times are whole microseconds, which is the engine's unit.
 ReplicaSpec microsecond_replica() {
   ReplicaSpec spec = test::small_replica();
   auto timer = std::make_shared<AffineTimer>();
@@ -116,7 +116,7 @@ ReplicaSpec microsecond_replica() {
   return spec;
 }
 
-// Returns what the engine plans when the workload's requests come at their times.
+// Returns the engine's plans when the workload's requests arrive at their times.
 std::vector<std::string> engine_plans(const Workload& workload, const ReplicaSpec& spec) {
   PlanLog log;
   const auto clock = std::make_shared<ManualClock>(0);
@@ -127,7 +127,7 @@ std::vector<std::string> engine_plans(const Workload& workload, const ReplicaSpe
       .available_kv_bytes = spec.kv_bytes,
       .max_steps_in_flight = spec.engine.scheduler.async_scheduling ? 2 : 1};
   options.wait = [](int64_t) {};
-  // The FakeExecutor knows the context alone; the prompt shows which request it is.
+  // The FakeExecutor gets only a context, so the request is found by its prompt.
   std::vector<std::vector<TokenId>> prompts(workload.requests.size());
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     workload.fill_prompt(workload.requests[i], prompts[i]);
@@ -199,7 +199,7 @@ void expect_same_plans(uint64_t seed, const ReplicaSpec& replica) {
   Workload workload = test::random_workload(seed, 60, 4e6);
   for (SimRequest& r : workload.requests) {
     r.arrival_ns = r.arrival_ns / 1000 * 1000;
-    r.prefix_tokens = std::min(r.prefix_tokens, r.input_tokens - 1);  // no two prompts are the same
+    r.prefix_tokens = std::min(r.prefix_tokens, r.input_tokens - 1);  // all prompts differ
   }
   ASSERT_TRUE(workload.validate().ok());
   const std::vector<std::string> engine = engine_plans(workload, replica);
@@ -243,7 +243,8 @@ TEST(OneScheduler, AlsoWhenStepsArePlannedAhead) {
   }
 }
 
-// Half of what the table predicts is wrong by a factor, so that both sides must learn the same.
+// Half of the predicted times are wrong by a factor, so that both sides must learn the same
+// corrections.
 TEST(OneScheduler, AlsoWhenStepsAreBoundedByTime) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     ReplicaSpec spec = microsecond_replica();

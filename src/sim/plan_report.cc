@@ -53,7 +53,7 @@ bool prices_known(const DeploymentPlan& plan) {
   });
 }
 
-// Says who asks the prices, and when, device by device.
+// Returns the price of each device and its source.
 std::string prices_text(const DeploymentPlan& plan, const PlanOptions& options) {
   if (!prices_known(plan)) {
     return "prices           not known (--price-per-hour, or price_per_hour in the hardware file)";

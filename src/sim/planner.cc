@@ -149,7 +149,7 @@ class Search {
         bad == 0 ? "one replica is the least" : shortfall(failed.summary, bad);
   }
 
-  // Says in one line what is wrong with a deployment.
+  // Returns one line that says which limits a deployment misses.
   std::string shortfall(const Summary& s, int32_t num_replicas) const {
     std::string text = fmt::format("{} replica{}: {:.1f} % of requests good", num_replicas,
                                    num_replicas == 1 ? "" : "s", 100 * s.good_share);

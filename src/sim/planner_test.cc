@@ -1,4 +1,4 @@
-// The planner is compared with trying every number of replicas.
+// These tests compare the planner with trying every number of replicas.
 #include "sim/planner.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(Planner, FewestDevicesComeFirstAndTheFrontierIsMarked) {
   EXPECT_EQ(plan_html(*plan, options_for("h100-sxm")).find("nan"), std::string::npos);
 }
 
-// Drafts that come out serve the same load with fewer devices, and the table says so.
+// Accepted drafts serve the same load with fewer devices, and the table shows it.
 TEST(Planner, SaysWhatDraftsWouldBring) {
   PlanOptions options = options_for("h100-sxm");
   options.tensor_parallel = {1};
@@ -120,7 +120,7 @@ TEST(Planner, RefusesWhatItCannotPlan) {
   EXPECT_FALSE(plan_deployment(load(1), options).ok()) << "no price";
 }
 
-// Each figure has a limit of its own; both formats of the cache are tried.
+// Each figure has a limit of its own, and both formats of the cache are tried.
 TEST(Planner, KeepsFiguresApartAndTriesFormatsOfTheCache) {
   const Workload workload = load(60);
   PlanOptions options = options_for("h100-sxm");
@@ -139,7 +139,7 @@ TEST(Planner, KeepsFiguresApartAndTriesFormatsOfTheCache) {
     EXPECT_NE(c.why_not_fewer.find(" of "), std::string::npos) << c.why_not_fewer;
   }
   EXPECT_NE(plan.candidates[0].kv_format, plan.candidates[1].kv_format);
-  // Tighter than any number of replicas reaches: one request alone takes longer.
+  // No number of replicas meets this limit, because one request alone takes longer.
   options.limits.figures.push_back({Metric::kTpot, Statistic::kMean, 1});
   EXPECT_FALSE(plan_deployment(workload, options).value().meets_slos());
   const std::string html = plan_html(plan, options);

@@ -4,10 +4,10 @@
 //   build/release/src/sim/quire_sim_bench replica        requests/s and tokens/s on one core
 //   build/release/src/sim/quire_sim_bench replica conversation      one load of these alone
 //   build/release/src/sim/quire_sim_bench fleet 2        1,000 replicas, one hour, on 2 threads
-//   build/release/src/sim/quire_sim_bench trace FILE 4 10     a trace on 4 replicas, at 10/s where it
-//                                                       has lengths alone; or a folder of ServeGen
+//   build/release/src/sim/quire_sim_bench trace FILE 4 10     a trace on 4 replicas, at 10/s if it
+//                                                       has only lengths; or a ServeGen folder
 //
-// The figures are of the wall clock, so run it on an idle machine.
+// It measures wall-clock time, so run it on an idle machine.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -72,7 +72,7 @@ void report(const char* name, const Workload& workload, const FleetSpec& spec) {
   std::fflush(stdout);
 }
 
-// Runs all loads, or the one of this name; returns false when there is none.
+// Runs all loads, or the one with this name; returns false if there is none.
 bool bench_replica(std::string_view only) {
   struct Case {
     const char* name;

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Replaces out[begin..], where that is spaces and then `piece`, by `piece`.
+// If out[begin..] is spaces and then `piece`, removes the spaces.
 void erase_spaces_before(std::string_view piece, size_t begin, std::string& out) {
   const std::string_view added = std::string_view(out).substr(begin);
   if (!added.ends_with(piece)) return;
@@ -23,8 +23,8 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
       stream_(tokenizer.decoder(), DecodeStream::Mode::kStreaming) {}
 
 void IncrementalDetokenizer::prime(std::span<const TokenId> prompt_ids) {
-  // The state after a prompt depends on its first tokens, which say whether there is any text, and
-  // on its last ones.
+  // Priming uses only so many tokens of each end of a prompt: the state depends on its first
+  // tokens, which say whether there is any text, and on its last ones.
   constexpr size_t kContext = 64;
   std::string dropped;
   for (size_t i = 0; i < prompt_ids.size(); ++i) {

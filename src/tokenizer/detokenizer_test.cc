@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 const std::string kReplacement = "\xEF\xBF\xBD";
 
-// The vocabulary has one token for every byte, in the byte alphabet; token 256 is special.
+// Returns a tokenizer with one token for every byte, in the byte alphabet; token 256 is special.
 std::unique_ptr<Tokenizer> byte_tokenizer() {
   TokenizerParts parts;
   Vocab vocab;
@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::make_unique<Tokenizer>(std::move(parts));
 }
 
-// The vocabulary has words with U+2581 and byte pieces, which are decoded as in SentencePiece.
+// Returns a tokenizer of words with U+2581 and byte pieces, which are decoded as in SentencePiece.
 std::unique_ptr<Tokenizer> spm_tokenizer() {
   std::string vocab = R"("▁Hello":0,"▁world":1,"▁":2,"s":3)";
   for (int b = 0; b < 256; ++b) vocab += fmt::format(R"(,"<0x{:02X}>":{})", b, b + 4);
@@ -137,7 +137,7 @@ TEST(Detokenizer, SpacesBetweenAddedTokens) {
   EXPECT_EQ(
       text_of({.skip_special_tokens = true, .spaces_between_special_tokens = false}, {3, 2, 3, 0}),
       "<y><y> a");
-  // The prompt's last token is not looked at.
+  // Whether the prompt's last token is an added one does not matter.
   IncrementalDetokenizer continuing(*tokenizer, {.spaces_between_special_tokens = false});
   const std::vector<TokenId> prompt = {0, 2};
   continuing.prime(prompt);

@@ -1,5 +1,5 @@
-// Tiny tokenizers of every kind are compared with what the reference libraries made of the same
-// texts (tools/make_tokenizer_goldens.py).
+// These tests compare small tokenizers of every kind with the output of the reference libraries for
+// the same texts (tools/make_tokenizer_goldens.py).
 #include "tokenizer/testing/golden.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A pair of texts becomes one sequence, as rerankers read it.
+// These structs describe how two texts become one sequence, as rerankers read it.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace quire {
 
-// The post-processor puts this around and between two texts.
+// A PairTemplate holds the ids that the post-processor puts around and between two texts.
 struct PairTemplate {
   std::vector<TokenId> prefix_ids;
   std::vector<TokenId> middle_ids;
   std::vector<TokenId> suffix_ids;
-  bool second_has_type_1 = false;  // the second text and what follows it
+  bool second_has_type_1 = false;  // whether the second text and the ids behind it have type 1
 };
 
 struct EncodedPair {
   std::vector<TokenId> ids;
-  int32_t first_type_1_token = -1;  // tokens from here on are of type 1; -1: all are of type 0
+  int32_t first_type_1_token = -1;  // tokens from here on have type 1; -1 if all have type 0
 };
 
 }  // namespace quire

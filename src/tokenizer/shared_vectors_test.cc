@@ -1,5 +1,5 @@
-// The published vectors are every file of shared tokenizers with expected ids. Different formats of
-// one vocabulary must agree.
+// These tests use every shared tokenizer file with published ids. Different file formats of one
+// vocabulary must agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
@@ -45,7 +45,8 @@ std::string stream_all(const Tokenizer& tokenizer, const std::vector<TokenId>& i
   return text + detokenizer.finish();
 }
 
-// GgufKeys reads the tokenizer keys of a GGUF file's metadata, and trusts the file.
+// GgufKeys reads the tokenizer keys of a GGUF file's metadata without checks, because the file is
+// trusted.
 class GgufKeys {
  public:
   explicit GgufKeys(std::string_view bytes) : in_(bytes.substr(8)) {
@@ -243,8 +244,8 @@ TEST(SharedVectors, BertVocabulary) {
             "hello, world! unaffable naivete.");
 }
 
-// Returns BERT's list as a GGUF converter writes it: pieces inside words bare, those at a start
-// with U+2581.
+// Returns BERT's list as a GGUF converter writes it: pieces inside words without a prefix, those at
+// the start of a word with U+2581.
 GgufVocab bert_as_gguf(const std::string& vocab_txt) {
   GgufVocab vocab;
   vocab.model = "bert";
@@ -278,7 +279,8 @@ TEST(SharedVectors, GgufBertAgreesWithItsList) {
                                     "##ing ing", std::string(300, 'x')};
   for (int i = 0; i < 500; ++i) cases.push_back(texts.next());
   for (const std::string& text : cases) {
-    if (text.find("\u2581") != text.npos) continue;  // a word's start in one of the two only
+    // It marks the start of a word in only one of the two.
+    if (text.find("\u2581") != text.npos) continue;
     EXPECT_EQ(gguf->encode(text), plain->encode(text)) << "'" << text << "'";
   }
   const auto ids = gguf->encode("Hello, World! Unaffable.");
@@ -318,8 +320,7 @@ TEST(SharedVectors, GgufT5AgreesWithItsModel) {
   }
 }
 
-// tokenizer.model is compared with libsentencepiece: the ids of the text as it is, and the text of
-// the ids.
+// tokenizer.model is compared with libsentencepiece: the ids of a text, and the text of the ids.
 class SpmAgainstLibrary : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SpmAgainstLibrary, SameIds) {
@@ -364,7 +365,7 @@ TEST(SharedVectors, Stories260kFormatsAgree) {
     const auto ids = hf->encode(text);
     EXPECT_EQ(ids.front(), 1);
     EXPECT_EQ(gguf->encode(text), ids) << text;
-    // The model's own normalizer joins runs of spaces, which the other two files leave out.
+    // The model's own normalizer joins runs of spaces; the other two files do not.
     if (text.find("  ") == text.npos) {
       EXPECT_EQ(spm->encode(text), ids) << text;
     }

@@ -33,7 +33,7 @@ std::unique_ptr<EncodeScratch> Tokenizer::take_scratch() const {
 
 void Tokenizer::give_scratch(std::unique_ptr<EncodeScratch> scratch) const {
   num_merge_steps_.fetch_add(std::exchange(scratch->num_merge_steps, 0), std::memory_order_relaxed);
-  // A huge text must not pin its work space.
+  // Larger work memory is not kept, so that one huge text does not occupy memory for ever.
   constexpr size_t kMaxKept = size_t{1} << 20;
   if (scratch->ids.capacity() > kMaxKept || scratch->scores.capacity() > kMaxKept) return;
   for (auto& slot : idle_) {

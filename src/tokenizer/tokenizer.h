@@ -29,30 +29,32 @@
 namespace quire {
 
 struct EncodeOptions {
-  bool add_special_tokens = true;  // what the post-processor puts around a text (BOS, [CLS] …)
-  bool parse_special = true;       // special tokens written in the text become their ids
+  // The tokens that the post-processor puts around a text (BOS, [CLS] …).
+  bool add_special_tokens = true;
+  bool parse_special = true;  // special tokens in the text become their ids
 };
 
 struct DecodeOptions {
   bool skip_special_tokens = false;
 };
 
-// A loader puts these parts together.
+// TokenizerParts are what a loader makes a tokenizer of.
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;       // may be null
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null
   std::unique_ptr<Model> model;
   AddedTokens added_tokens;         // not frozen yet
-  std::vector<TokenId> prefix_ids;  // around a text with add_special_tokens
+  std::vector<TokenId> prefix_ids;  // put before a text with add_special_tokens
   std::vector<TokenId> suffix_ids;
-  PairTemplate pair;  // around two texts; as the tokenizer says, else one text after the other
+  // Put around two texts; without the tokenizer's own template, the texts are concatenated.
+  PairTemplate pair;
   std::vector<DecoderStep> decoder_steps;
   std::optional<TokenId> bos_id;
   std::optional<TokenId> eos_id;
   std::optional<TokenId> unk_id;
   std::optional<TokenId> pad_id;
-  // This normalizer serves text that follows an added token, where that is treated otherwise than a
-  // text's start. It may be null.
+  // The normalizer of text that follows an added token, if that text is not treated like the start
+  // of a text. May be null.
   std::unique_ptr<Normalizer> inner_normalizer;
 };
 
@@ -64,28 +66,29 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ill-formed UTF-8 counts as U+FFFD, one for each maximal ill-formed part. Texts are below 2 GiB.
+  // Encodes a text of less than 2 GiB. Each maximal ill-formed part of UTF-8 counts as one U+FFFD.
   // The time is O(n log n) in the worst case.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // With `max_tokens` 0 there is no limit. Else the longer text loses tokens at its end until both
-  // fit, and the second one does where they are equally long.
+  // Encodes two texts as one sequence. If `max_tokens` is 0 there is no limit; otherwise the longer
+  // text (the second one if both are equally long) loses tokens at its end until the sequence fits.
   EncodedPair encode_pair(std::string_view first, std::string_view second,
                           int64_t max_tokens = 0) const;
 
-  // Ids that are not in the vocabulary are left out. The result is valid UTF-8.
+  // Returns valid UTF-8. Ids that are not in the vocabulary add no text.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
 
-  // Returns the token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown
-  // id. The view lives as long as the tokenizer.
+  // Returns the token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"), or an empty view for
+  // an unknown id. The view lives as long as the tokenizer.
   std::string_view token_to_piece(TokenId id) const;
   std::optional<TokenId> piece_to_token(std::string_view piece) const;
 
-  // Returns the bytes that the token adds in mid-text; they need not be UTF-8 by themselves.
+  // Returns the bytes that the token adds in the middle of a text; alone, they may be incomplete
+  // UTF-8.
   std::string token_bytes(TokenId id) const;
 
-  // Returns the largest id + 1, added tokens included. Ids below it may be unused (token_to_piece
-  // is empty).
+  // Returns the largest id + 1, added tokens included. Ids below it may be unused; token_to_piece()
+  // returns an empty view for them.
   int32_t vocab_size() const { return vocab_size_; }
   bool is_special(TokenId id) const { return parts_.added_tokens.is_special(id); }
   bool is_added(TokenId id) const { return parts_.added_tokens.find(id) != nullptr; }
@@ -97,10 +100,10 @@ class Tokenizer {
   std::optional<TokenId> unk_id() const { return parts_.unk_id; }
   std::optional<TokenId> pad_id() const { return parts_.pad_id; }
 
-  // IncrementalDetokenizer needs the decoder.
+  // Returns the decoder, for IncrementalDetokenizer.
   const TextDecoder& decoder() const { return decoder_; }
 
-  // Returns the merging steps that BPE took in all finished calls. Tests bound the work by it.
+  // Returns the number of merging steps of all finished calls. Tests check that it stays bounded.
   uint64_t num_merge_steps() const { return num_merge_steps_.load(std::memory_order_relaxed); }
 
  private:
@@ -114,8 +117,8 @@ class Tokenizer {
   TokenizerParts parts_;
   TextDecoder decoder_;
   int32_t vocab_size_ = 0;
-  // Idle scratches are taken and returned by atomic exchange: there is no lock, and never more than
-  // these are kept.
+  // Idle scratches, taken and returned by atomic exchange without a lock. No more than these are
+  // kept.
   mutable std::array<std::atomic<EncodeScratch*>, 16> idle_{};
   mutable std::atomic<uint64_t> num_merge_steps_{0};
 };

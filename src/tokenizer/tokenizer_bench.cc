@@ -1,9 +1,9 @@
-// This program measures tokenizer speed. It needs the shared test data beside the checkout or named
-// by $QUIRE_TEST_DATA:
+// This program measures tokenizer speed. It needs the shared test data, beside the checkout or at
+// $QUIRE_TEST_DATA:
 //   ninja -C build/release quire_tokenizer_bench
 //   build/release/src/tokenizer/quire_tokenizer_bench
-// bytes_per_second is the figure to quote. The text is the licence texts and notes of the shared
-// data, about 200 KB of English. The word cache is warm after the first round, as in a server.
+// The result to quote is bytes_per_second. The text is the licence texts and notes of the shared
+// data, about 200 KB of English. As in a server, the word cache is filled after the first round.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -51,8 +51,8 @@ void encode(benchmark::State& state, const std::string& name) {
   state.counters["ids"] = static_cast<double>(num_ids);
 }
 
-// The scripts lie beyond ASCII and are cut by a pattern that has no hand-written scanner: every
-// word of Qwen 2's pattern may hold marks here too.
+// Measures scripts beyond ASCII with a pattern that has no hand-written scanner: Qwen 2's pattern,
+// changed so that every word may contain marks.
 void encode_by_regex(benchmark::State& state) {
   const auto file = shared_data("tokenizers/qwen2/tokenizer.json");
   if (!file) return state.SkipWithError("the shared test data is not here");

@@ -22,7 +22,7 @@ constexpr std::string_view kValue = ".v_scale";
 constexpr std::string_view kQuery = ".q_scale";
 constexpr std::string_view kBoth = ".kv_scale";
 
-// "model.layers." of "model.layers.{}.self_attn.k_proj".
+// Returns "model.layers." for the pattern "model.layers.{}.self_attn.k_proj".
 std::string layers_prefix(const NameMap& names, const TensorSource& source) {
   for (const NameMap* map = &names; map != nullptr; map = map->base) {
     for (const NameMapEntry& entry : map->entries) {
@@ -34,8 +34,8 @@ std::string layers_prefix(const NameMap& names, const TensorSource& source) {
   return {};
 }
 
-// The number of "model.layers.3.self_attn.k_scale"; nullopt outside the model's layers, as in a
-// vision tower.
+// Returns 3 for "model.layers.3.self_attn.k_scale"; nullopt for names outside the model's layers,
+// such as those of a vision tower.
 std::optional<int64_t> layer_of(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   const std::string_view rest = name.substr(prefix.size());
@@ -57,7 +57,7 @@ bool is_one_or_per_head(const RawTensor& tensor, int32_t num_kv_heads) {
   return true;
 }
 
-// `out`: [Hkv] of one layer.
+// Writes the scales of one layer to `out` [Hkv].
 Status read_scale(const RawTensor& tensor, int32_t num_kv_heads, float* out) {
   if (!is_one_or_per_head(tensor, num_kv_heads)) {
     return invalid_argument(
@@ -73,7 +73,7 @@ Status read_scale(const RawTensor& tensor, int32_t num_kv_heads, float* out) {
   const bool shared = tensor.num_elements() == 1;
   for (int32_t head = 0; head < num_kv_heads; ++head) {
     const float scale = read_element(tensor.data.data(), dtype, shared ? 0 : head);
-    if (!std::isnormal(scale) || scale < 0.0f) {  // one over a subnormal may be infinite
+    if (!std::isnormal(scale) || scale < 0.0f) {  // the inverse of a subnormal may be infinite
       return invalid_argument("tensor '{}': expected scales that are positive numbers, got {}",
                               tensor.name, scale);
     }
@@ -82,7 +82,7 @@ Status read_scale(const RawTensor& tensor, int32_t num_kv_heads, float* out) {
   return {};
 }
 
-// The tensors of each layer's keys and values, found by name.
+// ScaleFinder finds the scales of each layer's keys and values by name.
 class ScaleFinder {
  public:
   ScaleFinder(const NameMap& names, const TensorSource& source, size_t num_layers)
@@ -110,7 +110,7 @@ class ScaleFinder {
                             tensor.name, found->name);
   }
 
-  std::vector<const RawTensor*> keys, values;  // per layer, null where there is none
+  std::vector<const RawTensor*> keys, values;  // per layer; null if there is none
 
  private:
   std::string prefix_;
@@ -138,7 +138,7 @@ Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& 
   CacheScales scales;
   scales.key.resize(std::accumulate(num_kv_heads.begin(), num_kv_heads.end(), size_t{0}), 1.0f);
   scales.value = scales.key;
-  size_t first = 0;  // head of the layer
+  size_t first = 0;  // first head of the layer
   for (size_t layer = 0; layer < found.keys.size(); ++layer) {
     const RawTensor* key = found.keys[layer];
     const RawTensor* value = found.values[layer];

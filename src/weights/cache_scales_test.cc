@@ -29,7 +29,7 @@ class File {
     return *this;
   }
 
-  // Two layers of three KV heads.
+  // The model has two layers of three KV heads.
   Result<CacheScales> read() {
     std::string header = "{" + header_ + "}";
     header.append((8 - header.size() % 8) % 8, ' ');

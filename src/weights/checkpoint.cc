@@ -47,7 +47,7 @@ bool aligned(const std::byte* data, DType dtype) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_bytes(dtype)) == 0;
 }
 
-// The whole pages inside `data`: the file still has them.
+// Returns the whole pages inside `data` to the system, which can read them from the file again.
 void release(std::span<const std::byte> data) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(data.data()) + page - 1) / page * page;
@@ -64,8 +64,8 @@ int WeightSlot::blocks_per_weight() const {
 
 namespace {
 
-// Takes the memory of a slot from the arena and points the slot at it. Of a vector or a dense table
-// the memory, which is still to be filled; null otherwise.
+// Takes the memory of a slot from the arena and points the slot to it. Returns that memory for a
+// vector or a dense table, which the caller has to fill; null otherwise.
 void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Arena& arena) {
   const WeightSlot& slot = *resolved.slot;
   if (slot.matrix != nullptr) {
@@ -80,7 +80,7 @@ void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Aren
     return out;
   }
   TableWeight& table = *slot.table;
-  if (resolved.shared != nullptr) return nullptr;  // taken over once that matrix has its memory
+  if (resolved.shared != nullptr) return nullptr;  // it is set once the matrix has its memory
   if (table.packed) {
     table.packed->data = arena.allocate_bytes(packing.packed_bytes(table.packed->spec));
     return nullptr;
@@ -154,13 +154,13 @@ class Loader {
     return {};
   }
 
-  // Rows divided by their lengths, rounded to the type that they are stored in.
+  // Packs the rows divided by their lengths, rounded to the type that they are stored in.
   void pack_unit_rows(const ResolvedSlot::Part& part, const PackedWeight& weight,
                       int64_t first_row) {
     constexpr double kShortest = 1e-12;
     const int64_t columns = weight.spec.k;
     const DType dtype = *part.tensor->dtype;
-    // Multiples of a panel's 32 rows.
+    // A multiple of the 32 rows of a panel.
     const int64_t at_once = std::max<int64_t>(kTableElements / columns / 32, 1) * 32;
     for (int64_t row = 0; row < part.rows; row += at_once) {
       const int64_t count = std::min(at_once, part.rows - row);
@@ -208,10 +208,10 @@ class Loader {
                                        .transposed = part.transposed && !is_gathered});
   }
 
-  // The part's rows among those of a tensor, [rows, columns], into scratch.
+  // Copies the part's rows of a tensor to scratch_, [rows, columns].
   void gather_rows(const ResolvedSlot::Part& part, int64_t columns) {
     const auto size = static_cast<size_t>(size_bytes(*part.tensor->dtype));
-    // Elements from one column, and one row, to the next.
+    // The strides, in elements, between columns and between rows of the tensor.
     const int64_t column_stride = part.transposed ? part.stored_rows : 1;
     const int64_t row_stride = part.transposed ? 1 : columns;
     scratch_.resize(static_cast<size_t>(part.rows * columns) * size);
@@ -238,11 +238,11 @@ class Loader {
     });
   }
 
-  // Calls `take` with some rows of the part after the other.
+  // Calls `take` with the rows of the part, a number of rows at a time.
   template <typename Take>
   Status for_rows(const ResolvedSlot::Part& part, const Take& take) {
     const QuantMatrix& matrix = *part.quant;
-    // Multiples of a panel's 32 rows, so that no panel is visited twice.
+    // A multiple of the 32 rows of a panel, so that no panel is visited twice.
     const int64_t at_once = std::max<int64_t>(kQuantElements / matrix.columns() / 32, 1) * 32;
     QuantRowBuffer rows(matrix.spec(), matrix.columns(), std::min(at_once, part.rows));
     for (int64_t row = 0; row < part.rows; row += at_once) {
@@ -253,7 +253,7 @@ class Loader {
     return {};
   }
 
-  // On all threads of the team, in runs of rows.
+  // Reads rows of the part to `rows`, on all threads of the team.
   Status read_rows(const ResolvedSlot::Part& part, int64_t first, int64_t count,
                    QuantRowBuffer& rows) {
     if (options_.team == nullptr) return read_run(part, first, count, 0, rows);
@@ -268,7 +268,7 @@ class Loader {
     return {};
   }
 
-  // Rows [first, first + count) of the part, to row `to` of the buffer.
+  // Reads rows [first, first + count) of the part to row `to` of the buffer.
   static Status read_run(const ResolvedSlot::Part& part, int64_t first, int64_t count, int64_t to,
                          QuantRowBuffer& rows) {
     const int64_t step = part.row_step;
@@ -300,7 +300,7 @@ class Loader {
     packing_.write(memory, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
   }
 
-  // `memory`: of a dense table that is copied.
+  // `memory` is that of a dense table which is copied.
   Status load_table(const ResolvedSlot& resolved, void* memory) {
     const TableWeight& table = *resolved.slot->table;
     if (resolved.shared != nullptr || resolved.borrowed) return {};

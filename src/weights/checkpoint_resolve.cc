@@ -1,4 +1,4 @@
-// Which tensors of a checkpoint fill the slots of a model.
+// resolve_checkpoint() finds the tensors of a checkpoint that fill the slots of a model.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ bool is_float(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// Extents of 1 in front mean nothing, nor do those between others in a vector (taps of a
-// convolution).
+// Removes extents of 1 in front, which carry no meaning, and in a vector also those in the middle
+// (the taps of a convolution).
 std::vector<int64_t> without_ones(std::span<const int64_t> shape, bool is_vector) {
   std::vector<int64_t> kept;
   for (const int64_t extent : shape) {
@@ -61,17 +61,17 @@ Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compu
   return chosen.status().with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
 }
 
-// Where `rows` rows lie in a tensor that several parts share.
+// Returns the first of `rows` rows in a tensor that several parts share.
 int64_t first_row(const SharedRows& shared, int64_t rows) {
   return shared.part * (shared.interleaved ? int64_t{1} : rows);
 }
 int64_t row_step(const SharedRows& shared) { return shared.interleaved ? shared.parts : 1; }
 
-// The rows of the stack that the slot keeps.
+// Cuts the parts down to the rows that the slot keeps.
 void keep_rows(const std::vector<RowRange>& kept, std::vector<ResolvedSlot::Part>& parts) {
   std::vector<ResolvedSlot::Part> all = std::exchange(parts, {});
   for (const RowRange& range : kept) {
-    int64_t first = 0;  // of the part, in the stack
+    int64_t first = 0;  // row of the part in the stack
     for (const ResolvedSlot::Part& part : all) {
       const RowRange rows{std::max(range.begin - first, int64_t{0}),
                           std::min(range.end - first, part.rows)};
@@ -81,7 +81,7 @@ void keep_rows(const std::vector<RowRange>& kept, std::vector<ResolvedSlot::Part
   }
 }
 
-// Finds the tensors of slots and remembers which ones were used.
+// Resolver finds the tensors of slots and records which ones were used.
 class Resolver {
  public:
   Resolver(const NameMap& names, const QuantConfig& quantization, const TensorSource& source,
@@ -91,7 +91,7 @@ class Resolver {
   }
 
   Result<ResolvedSlot> resolve(const WeightSlot& slot) {
-    // What is made of pooled rows is counted by itself.
+    // Layers on pooled rows are numbered independently of the model's layers.
     if (slot.parts.front().role != TensorRole::kSentenceDense)
       last_layer_ = std::max(last_layer_, slot.layer);
     ResolvedSlot resolved{.slot = &slot};
@@ -120,7 +120,7 @@ class Resolver {
     return resolved;
   }
 
-  // Something in the checkpoint that the model does not know changes what it computes: refuse it.
+  // Refuses tensors that the model does not use: they could change what it computes.
   Status check_leftovers() const {
     for (const RawTensor& tensor : source_.tensors()) {
       const std::string_view name = tensor.name;
@@ -140,14 +140,15 @@ class Resolver {
   }
 
  private:
-  // A head that repeats the tied token embedding: read_model_config() has compared them.
+  // A head that repeats the tied token embedding is not used; read_model_config() has compared the
+  // two.
   bool is_spare_head(std::string_view name) const {
     const NameMapEntry* head = find_role(names_, TensorRole::kLmHead);
     return head != nullptr && name == tensor_name(*head, prefix_, -1, "weight");
   }
 
-  // What quantizing tools add to every module: biases of zero, ranges of the KV cache (which only
-  // an fp8 cache has a use for: read_cache_scales()).
+  // Returns whether a tensor is one that quantizing tools add to every module without need: zero
+  // biases, and ranges of the KV cache, which only an fp8 cache uses (read_cache_scales()).
   bool is_idle(const RawTensor& tensor) const {
     if (is_cache_scale(tensor.name)) return true;
     constexpr std::string_view kBias = ".bias";
@@ -178,15 +179,15 @@ class Resolver {
     return first;
   }
 
-  // The name of the one tensor that holds the slot's parts, where the checkpoint has it (or could
-  // have nothing else); nullptr otherwise.
+  // Returns the entry of the one tensor that holds all parts of the slot, if the checkpoint has it
+  // or if there is no other way to name the parts; nullptr otherwise.
   const NameMapEntry* find_fused(const WeightSlot& slot) const {
     const NameMapEntry* fused = slot.fused_role ? find_role(names_, *slot.fused_role) : nullptr;
     if (fused == nullptr || find_role(names_, slot.parts.front().role) == nullptr) return fused;
     return exists(slot, *fused) ? fused : nullptr;
   }
 
-  // Appends what holds the part: one tensor, or one for each head.
+  // Appends the tensors that hold the part: one, or one per head.
   Status resolve_part(const WeightSlot& slot, const SlotPart& part, const NameMapEntry& entry,
                       std::vector<ResolvedSlot::Part>& parts) {
     constexpr std::string_view kHead = "{head}";
@@ -207,7 +208,7 @@ class Resolver {
     return {};
   }
 
-  // Appends the runs of rows of a part in the tensor that it shares with others.
+  // Appends the runs of rows of a part in the tensor that it shares with other parts.
   Status resolve_runs(const WeightSlot& slot, const SlotPart& part, const NameMapEntry& entry,
                       std::vector<ResolvedSlot::Part>& parts) {
     const int64_t groups = entry.runs == RowRuns::kPerGroup ? slot.row_groups : 1;
@@ -227,7 +228,7 @@ class Resolver {
     return {};
   }
 
-  // Rows [first, first + rows) of what holds several parts.
+  // Returns rows [first, first + rows) of a tensor that holds several parts.
   static ResolvedSlot::Part cut_run(ResolvedSlot::Part part, int64_t first, int64_t rows) {
     if (part.quant != nullptr) {
       part.first_row = first;
@@ -281,7 +282,7 @@ class Resolver {
                               .offset = offset};
   }
 
-  // Rows that lie group by group, in the order of the model: q, k, v.
+  // Reorders rows that are stored group by group to the model's order: q, k, v.
   static Status regroup(const WeightSlot& slot, QkvOrder order, ResolvedSlot& resolved) {
     const ResolvedSlot::Part all = std::move(resolved.parts.front());
     if (all.transposed) {
@@ -338,7 +339,7 @@ class Resolver {
                               .row_step = row_step(entry.rows)};
   }
 
-  // Neighbours that are packed alike become one packed weight.
+  // Joins neighbouring parts that are packed alike into one packed weight.
   Status stack_parts(const WeightSlot& slot, const ResolvedSlot& resolved) const {
     MatrixWeight& matrix = *slot.matrix;
     const WeightSpec dense = matrix.parts.front().spec;
@@ -374,12 +375,12 @@ class Resolver {
                           aligned(part.tensor->data.data(), *part.tensor->dtype);
       return {};
     }
-    // Those that are added to rows of the first are read as floats.
+    // Tables that are added to rows of the first table are read as floats.
     const TensorRole role = slot.parts.front().role;
     const bool is_added =
         role == TensorRole::kPositionEmbedding || role == TensorRole::kTokenTypeEmbedding;
     if (!in_place || is_added) return {};
-    // Rows are looked up one by one: how they would be multiplied does not matter.
+    // Rows are looked up one by one, so the way they would be multiplied does not matter.
     WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
     QUIRE_RETURN_IF_ERROR(packed_spec(part, ComputeType::kF32, false, packing_).status());
     slot.table->packed = PackedWeight{spec, nullptr};
@@ -395,7 +396,8 @@ class Resolver {
   int32_t last_layer_ = -1;
 };
 
-// Whether look-ups can read the matrix: packed, or rows as they are where the host reads no tables.
+// Returns whether look-ups can read the matrix: it is packed, or holds plain rows if the host does
+// not read tables.
 bool reads_as_table(const TableWeight& table, const MatrixWeight& matrix,
                     const WeightPacking& packing) {
   if (table.packed) return true;
@@ -404,7 +406,7 @@ bool reads_as_table(const TableWeight& table, const MatrixWeight& matrix,
          spec.dtype == table.dtype;
 }
 
-// Tables that are a matrix too (the token embedding as a tied head) are packed once.
+// Packs tables that are also a matrix (the token embedding as a tied head) only once.
 void share_tables(LoadPlan& plan) {
   for (ResolvedSlot& table : plan.slots) {
     if (table.slot->table == nullptr) continue;

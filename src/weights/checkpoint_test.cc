@@ -94,7 +94,7 @@ std::string resolve_error(File file) {
   return plan.ok() ? "" : plan.status().message();
 }
 
-// Which rows of the tensor that holds queries, keys and values stand where in the model.
+// Returns, for each row of the model, the row of the tensor that holds queries, keys and values.
 std::vector<int> fused_rows(QkvOrder order, int query_rows, int kv_rows) {
   const NameMapEntry fused[] = {{TensorRole::kTokenEmbedding, "embed"},
                                 {TensorRole::kQkv, "qkv", false, order}};
@@ -129,7 +129,7 @@ std::vector<int> fused_rows(QkvOrder order, int query_rows, int kv_rows) {
   return rows;
 }
 
-// Queries, keys and values that lie KV head by KV head are read as q, k, v; of a bias likewise.
+// Queries, keys and values that are stored KV head by KV head are read as q, k and v, biases too.
 TEST(Checkpoint, RegroupsFusedHeads) {
   // Two KV heads of three query heads of two rows each.
   EXPECT_EQ(fused_rows(QkvOrder::kPerKvHead, 12, 4),
@@ -142,7 +142,7 @@ TEST(Checkpoint, RegroupsFusedHeads) {
                               2, 3, 8,  9,  14, 15, 20, 21}));
 }
 
-// A vector that no file has is filled with its constant, by the scale of its slot.
+// A vector that no file holds is filled with its constant times the scale of its slot.
 TEST(Checkpoint, FillsConstants) {
   constexpr NameMapEntry kConstants[] = {
       {TensorRole::kTokenEmbedding, "embed"},
@@ -169,7 +169,7 @@ TEST(Checkpoint, FillsConstants) {
   for (int i = 0; i < 16; ++i) EXPECT_EQ(model.norm[i], 3.0f);
 }
 
-// Parts that share a tensor lie in it one after the other, whole or group by group.
+// Parts that share a tensor follow each other in it, whole or group by group.
 TEST(Checkpoint, FindsRunsOfRows) {
   const auto rows_by = [](RowRuns runs) {
     const NameMapEntry entries[] = {
@@ -244,7 +244,7 @@ TEST(Checkpoint, FillsEverySlot) {
     EXPECT_EQ(model.norm[3], 3.0f + 1.0f);  // with the offset of norms
     EXPECT_EQ(static_cast<const float*>(model.embedding.data)[17], 17.0f);
 
-    // The packed matrix by what it computes: row 9 of it is row 1 of k.
+    // Checks the packed matrix by what it computes: its row 9 is row 1 of k.
     std::vector<float> x(16, 0.0f), y(12, -1.0f);
     x[2] = 1.0f;
     std::vector<std::byte> workspace(

@@ -20,7 +20,7 @@ constexpr std::string_view kKeyEnd = ".{e}.k";
 constexpr std::string_view kWeight = ".weight";
 constexpr int64_t kRowsAtOnce = 128;
 
-// Patterns of modules that hold all heads: "layers.{}.self_attn.kv_b_proj".
+// Returns the patterns of modules that hold all heads: "layers.{}.self_attn.kv_b_proj".
 std::vector<std::string_view> patterns_of(const NameMap& names) {
   std::vector<std::string_view> patterns;
   for (const NameMapEntry& entry : names.entries) {
@@ -31,7 +31,7 @@ std::vector<std::string_view> patterns_of(const NameMap& names) {
   return patterns_of(*names.base);
 }
 
-// Whether `module` is of the pattern, in whichever layer.
+// Returns whether the name of `module` matches the pattern in any layer.
 bool matches(std::string_view module, std::string_view pattern, std::string_view trunk) {
   const size_t hole = pattern.find("{}");
   if (!module.starts_with(trunk)) return false;

@@ -1,5 +1,6 @@
-// Checkpoints store the expansion of latents (nn/decoder_spec.h: LatentSpec) as one matrix of all
-// heads. It is cut into two per head, so that everything after reads them alike.
+// Checkpoints store the up projection of latents (nn/decoder_spec.h: LatentSpec) as one matrix of
+// all heads. split_latent_heads() cuts it into two matrices per head, so that all later code
+// handles one layout.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,11 @@ namespace quire {
 struct LatentHeads {
   int64_t num_heads = 0;
   int64_t key_rows = 0;    // of each head
-  int64_t value_rows = 0;  // behind them
+  int64_t value_rows = 0;  // of each head, behind its key rows
   int64_t rank = 0;
 };
 
-// This is a source, with the memory of tensors that lie in no file.
+// A SplitSource is a source with the memory of those tensors that lie in no file.
 struct SplitSource {
   TensorSource source;
   std::vector<std::unique_ptr<std::byte[]>> memory;

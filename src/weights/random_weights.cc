@@ -1,4 +1,4 @@
-// Measurements take these weights: reproducible numbers instead of a checkpoint.
+// fill_random() makes reproducible weights for measurements without a checkpoint.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kRandomElements = int64_t{1} << 20;
 constexpr float kLargest = 0.04f;
 constexpr float kLargestE4m3 = largest(Float8::kE4M3);
-constexpr int64_t kRowsTogether = 32;  // what WeightPacking takes at once is a multiple of
+constexpr int64_t kRowsTogether = 32;  // WeightPacking takes multiples of this many rows at once
 
 // Returns a number in [-1, 1).
 float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-23f - 1.0f; }
@@ -90,7 +90,7 @@ float largest_code(const QuantSpec& quant) {
   return 1.0f;
 }
 
-// Random rows of matrices of this kind and so many columns.
+// Random rows of matrices of one spec and number of columns.
 struct RandomRows {
   QuantSpec quant;
   int64_t k = 0;
@@ -98,8 +98,8 @@ struct RandomRows {
   QuantRowBuffer rows;
 };
 
-// Random codes around a zero in the middle of their range. Codes of e4m3 are those of random
-// numbers, because what a code of it costs may depend on its exponent.
+// Makes random codes around a zero point in the middle of their range. Codes of e4m3 are those of
+// random numbers, because the time of a product may depend on their exponents.
 RandomRows random_rows(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   const int64_t rows_at_once =
@@ -132,7 +132,8 @@ RandomRows random_rows(const WeightSpec& spec) {
   return random;
 }
 
-// The same rows come over and over. `made`: those of earlier matrices, which a model has many of.
+// Fills the matrix with the same few rows again and again. `made` holds the rows of earlier
+// matrices, because a model has many matrices of one kind.
 void fill_random_quantized(WeightPacking& packing, std::list<RandomRows>& made,
                            const PackedWeight& weight) {
   const WeightSpec& spec = weight.spec;
@@ -148,8 +149,8 @@ void fill_random_quantized(WeightPacking& packing, std::list<RandomRows>& made,
 
 void fill_random_matrix(WeightPacking& packing, const std::vector<bfloat16>& random,
                         const PackedWeight& weight) {
-  // Rows repeat after kRandomElements, since only the spread of the values and the bytes that are
-  // read matter.
+  // Rows repeat after kRandomElements, because only the spread of the values and the number of
+  // bytes that are read matter.
   const int64_t rows_at_once = std::max<int64_t>(1, kRandomElements / weight.spec.k);
   for (int64_t row = 0; row < weight.spec.n; row += rows_at_once) {
     packing.pack_weight_rows(weight, {.rows = random.data(),

@@ -26,7 +26,8 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// What stands behind a stacked pattern in `name`; nullopt when the name is not of that pattern.
+// Returns the part of `name` behind a stacked pattern, or nullopt if the name does not match the
+// pattern.
 std::optional<std::string_view> suffix_of(std::string_view name, std::string_view pattern,
                                           std::string_view trunk) {
   pattern.remove_suffix(kExpertEnd.size());
@@ -39,7 +40,7 @@ std::optional<std::string_view> suffix_of(std::string_view name, std::string_vie
   return name;
 }
 
-// nullptr when the tensor holds no experts.
+// Returns nullptr if the tensor does not hold experts.
 const Suffix* find_stacked(const RawTensor& tensor, const NameMap& names, std::string_view trunk) {
   for (const NameMapEntry& entry : names.entries) {
     if (!entry.pattern.ends_with(kExpertEnd)) continue;
@@ -65,7 +66,7 @@ void add_experts(const RawTensor& tensor, const Suffix& suffix, std::vector<RawT
   }
 }
 
-// A matrix of the rows of all experts, one after the other, with an extent for the experts.
+// Returns the same tensor with a first extent for the experts, whose rows follow one another.
 RawTensor with_expert_extent(const RawTensor& tensor, int64_t num_experts) {
   RawTensor out = tensor;
   const bool is_flat = num_experts > 0 && tensor.shape.size() == 2 &&

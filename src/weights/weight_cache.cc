@@ -19,7 +19,7 @@
 namespace quire {
 namespace {
 
-// Raise when a packed byte changes its meaning.
+// Must be raised when the meaning of packed bytes changes.
 constexpr int kLayoutVersion = 4;
 constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'P', 'W', '1'};
 constexpr int64_t kHeaderBytes = 4096;
@@ -27,18 +27,20 @@ constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 struct Header {
   std::array<char, 8> magic;
-  uint64_t key[2];  // of everything that decides the bytes
+  uint64_t key[2];  // hash of everything that decides the bytes
   uint64_t num_bytes;
-  uint64_t sum;         // of the bytes
-  uint64_t header_sum;  // of what is above
+  uint64_t sum;         // checksum of the bytes
+  uint64_t header_sum;  // checksum of the fields above
 };
 
-// Not against forgers: whoever can write the cache can write the weights.
+// Returns a checksum. It does not protect against forgery: who can write the cache can also write
+// the weights.
 uint64_t sum_of(const std::byte* data, int64_t count, uint64_t seed = 7) {
   return checksum({data, static_cast<size_t>(count)}, seed);
 }
 
-// Of large memory, in chunks over the threads, folded in order.
+// Returns the checksum of large memory: threads compute those of chunks, which are combined in
+// order.
 uint64_t sum_of_all(const std::byte* data, int64_t count, ThreadTeam* team) {
   const int64_t chunks = (count + kChunkBytes - 1) / kChunkBytes;
   std::vector<uint64_t> sums(static_cast<size_t>(chunks));
@@ -68,7 +70,8 @@ std::string spec_text(const WeightSpec& spec) {
                      static_cast<int>(q.super_scale_type), q.super_group_size, q.has_column_order);
 }
 
-// Files, their sizes and times, and for every slot which bytes go where and how they are packed.
+// Returns what the bytes of the file depend on: the checkpoint's files with sizes and times, and
+// for each slot which bytes go where and how they are packed.
 std::string key_text(const LoadPlan& plan, const WeightCacheOptions& cache) {
   std::string text = fmt::format("layout {} {}\n", kLayoutVersion, cache.packing);
   for (const ModelFiles::Identity& file : cache.files->identities()) {
@@ -147,7 +150,7 @@ class WeightCache {
 
   const std::string& path() const { return path_; }
 
-  // kNotFound: no such file. kDataLoss: it is not what it should be.
+  // Returns kNotFound if there is no such file, kDataLoss if it is damaged or does not fit.
   Result<Arena> read() const {
     const File file(path_, O_RDONLY);
     if (!file.is_open()) return not_found("{}: {}", path_, std::strerror(errno));
@@ -182,7 +185,8 @@ class WeightCache {
     header.header_sum = header_sum(header);
     std::array<std::byte, kHeaderBytes> block{};
     std::memcpy(block.data(), &header, sizeof header);
-    // A name of this process's own: two that start at once do not write into one file.
+    // The name contains the process id, so that two processes that start at once do not write one
+    // file.
     const std::string partial = fmt::format("{}.{}.partial", path_, ::getpid());
     bool good = false;
     {

@@ -1,8 +1,10 @@
-// Packed weights are kept on disk, so that a later start maps them instead of packing again.
+// load_cached_weights() keeps packed weights on disk, so that a later start maps them instead of
+// packing again.
 //
-// There is one file per model and way of packing, named by a hash of everything that decides its
-// bytes. It is written whole or not at all, checked by its sums before use, and safe to delete. A
-// file that does not fit, is damaged or belongs to files that have changed is written anew.
+// The cache holds one file per model and way of packing, named by a hash of everything that decides
+// its bytes. A file is written whole or not at all, its checksums are checked before use, and it is
+// safe to delete. A file that is damaged, or that belongs to checkpoint files that have changed, is
+// written again.
 #pragma once
 
 #include <string>
@@ -15,13 +17,14 @@
 namespace quire {
 
 struct WeightCacheOptions {
-  std::string dir = {};               // empty: no cache
+  std::string dir = {};               // empty means no cache
   const ModelFiles* files = nullptr;  // where the plan's tensors lie
-  std::string packing = {};           // what else decides the packed bytes: the instruction set
+  std::string packing = {};  // anything else that decides the packed bytes: the instruction set
 };
 
-// Calls load_checkpoint() with an arena of its own, or returns that arena from the cache. A cache
-// that cannot be read or written costs a line in the log, never the load.
+// Loads the plan's weights into an arena of its own with load_checkpoint(), or returns that arena
+// from the cache. A cache that cannot be read or written leads to a line in the log, never to an
+// error.
 Result<Arena> load_cached_weights(const LoadPlan& plan, const LoadOptions& options,
                                   const WeightCacheOptions& cache);
 

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Packs rows that were stored as q + 128, with a scale each, as signed bytes.
+// Packs rows of codes q + 128, with one scale each, as signed bytes.
 void pack_int8(Stream& stream, const PackedWeight& weight, ScaleType type, const QuantRows& rows) {
   std::vector<uint8_t> codes(rows.codes, rows.codes + rows.num_rows * weight.spec.k);
   for (uint8_t& code : codes) code ^= 0x80u;
@@ -33,8 +33,9 @@ void pack_int8(Stream& stream, const PackedWeight& weight, ScaleType type, const
 
 }  // namespace
 
-// int8 weights made for int8 activations are multiplied as integers, everything else by value.
-// Where activations of int8 are asked for, weights that do not take them keep bfloat16 ones.
+// Weights of int8 that were made for int8 activations are multiplied as integers, all others by
+// value. If int8 activations were requested, weights that cannot use them are multiplied with
+// bfloat16 ones.
 Result<WeightSpec> HostPacking::choose(const WeightSpec& stored, QuantActivations activations) {
   const QuantSpec& quant = stored.quant;
   if (!quant.is_quantized()) return stored;

@@ -1,5 +1,6 @@
-// WeightPacking is how a backend keeps the weights of a model: what each is packed as, what that
-// takes, and how it gets there. One object plans (which writes nothing) and then loads.
+// WeightPacking is how a backend stores the weights of a model: how each is packed, how many bytes
+// that takes, and how the weights get there. One object first plans, which writes nothing, and then
+// loads.
 #pragma once
 
 #include <cstdint>
@@ -13,47 +14,49 @@ namespace quire {
 
 class Stream;
 
-// One thread uses it. `weight.data`, and where write() writes, is memory of the backend, zeroed.
+// A WeightPacking is used by one thread. `weight.data`, and the memory that write() writes to, is
+// zeroed memory of the backend.
 class WeightPacking {
  public:
   virtual ~WeightPacking() = default;
 
-  // Returns how a matrix is packed that is stored as `stored` for such activations. kUnimplemented,
-  // or what check_quant() says: it cannot be packed.
+  // Returns how a matrix that the checkpoint stores as `stored` is packed for such activations.
+  // Returns kUnimplemented, or the error of check_quant(), if it cannot be packed.
   virtual Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) = 0;
-  // Returns the same for a matrix of an expert: kernels may want those of all experts alike.
+  // Returns the same for a matrix of an expert, because kernels may want all experts packed alike.
   virtual Result<WeightSpec> choose_of_expert(const WeightSpec& stored,
                                               QuantActivations activations) {
     return choose(stored, activations);
   }
   virtual int64_t packed_bytes(const WeightSpec& spec) const = 0;
-  // Returns whether a weight of `spec` may go on behind its first `rows` rows with those of another
-  // matrix.
+  // Returns whether a weight of `spec` may hold the rows of another matrix behind its first `rows`
+  // rows.
   virtual bool may_stack(const WeightSpec& spec, int64_t rows) const = 0;
-  // Returns whether the host reads tables: where they lie in a mapped file, and packed when the
-  // checkpoint quantized them. Otherwise they are dense.
+  // Returns whether the host looks up rows of tables. Then tables may stay in a mapped file, and
+  // stay packed if the checkpoint quantized them; otherwise they are copied and dense.
   virtual bool host_reads_tables() const = 0;
-  // Returns whether float matrices may be packed in whatever element type a file has; else in the
-  // one that the model runs in.
+  // Returns whether float matrices may be packed in any element type that a file has; otherwise
+  // they are packed in the type that the model runs in.
   virtual bool takes_any_float() const { return true; }
 
-  // `weight` has its memory, and nothing was written there yet. `num_blocks` counts the blocks of
-  // its outputs (kernels/api/placement.h).
+  // Prepares the memory of `weight`, to which nothing was written yet. `num_blocks` is the number
+  // of blocks of its outputs (kernels/api/placement.h).
   virtual void place(const PackedWeight& /*weight*/, int /*num_blocks*/) {}
-  // These do what the functions of the same names in kernels/api do. Rows come in pieces, in order,
-  // each but the last of a matrix a multiple of 32; the arguments may go when the call returns.
+  // These do what the functions of the same names in kernels/api do. Rows come in pieces, in order;
+  // each piece but the last of a matrix has a multiple of 32 rows. The arguments need not outlive
+  // the call.
   virtual void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) = 0;
-  // `rows` are of format `stored`.
+  // `rows` are in the format `stored`.
   virtual void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
                                const QuantRows& rows) = 0;
   virtual void pack_quant_columns(const PackedWeight& weight, const int32_t* source) = 0;
   // Writes vectors and dense tables.
   virtual void write(void* to, const void* from, int64_t num_bytes) = 0;
-  // Returns when everything is where it belongs, with the first error of any call.
+  // Waits until everything is written, and returns the first error of any call.
   virtual Status finish() = 0;
 };
 
-// HostPacking packs in memory of this machine, for the kernels of `stream`, which is borrowed.
+// HostPacking packs weights in host memory for the kernels of `stream`, which it borrows.
 class HostPacking final : public WeightPacking {
  public:
   explicit HostPacking(Stream& stream) : stream_(stream) {}

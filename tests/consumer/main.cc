@@ -1,5 +1,5 @@
-// This program compiles only where it can include nothing of Quire but quire/, and where none of
-// Quire's warnings is on.
+// This program checks that a consumer can include only quire/ of Quire's headers, and that none of
+// Quire's warnings are on for it.
 #include "base/result.h"
 #include "quire/llm.h"
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def check(binary, block):
-    """Returns what is wrong with one block; None when nothing is."""
+    """Returns the error of one block, or None."""
     command, *expected = block.strip().splitlines()
     words = shlex.split(command)
     if words[:2] != ["$", "quire"]:

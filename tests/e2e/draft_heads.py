@@ -12,7 +12,7 @@ with open(os.path.join(MODEL, "config.json")) as file:
 
 
 def write(folder, name, tensors, config):
-    """tensors: name -> shape, for random floats, or an array of integers."""
+    """Writes tensors: name -> shape for random floats, or name -> an array of integers."""
     os.makedirs(folder, exist_ok=True)
     header, parts, size = {}, [], 0
     draw = random.Random(1).gauss

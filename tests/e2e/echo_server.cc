@@ -1,5 +1,5 @@
-// A server without a model, for tests of clients: each chat answer is what the last user message
-// says, one token a byte.
+// This server without a model is for tests of clients: each chat answer is the text of the last
+// user message, one token per byte.
 //
 //   quire_echo_server --tool-call-parser hermes --reasoning-parser qwen3
 //
@@ -19,7 +19,7 @@
 namespace quire::server {
 namespace {
 
-// What stands behind the last "user: " of scripted_model's prompt.
+// Returns the text behind the last "user: " of scripted_model's prompt.
 std::string last_user_message(const GenerationRequest& request) {
   std::string prompt;
   for (const TokenId id : request.prompt_token_ids) prompt += static_cast<char>(id);

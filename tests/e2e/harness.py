@@ -7,7 +7,7 @@ import urllib.request
 
 
 class Skip(Exception):
-    """The test does not apply to this server."""
+    """Is raised if a test does not apply to this server."""
 
 
 class Context:

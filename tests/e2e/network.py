@@ -12,7 +12,8 @@ import tempfile
 import harness
 from process import Server
 
-# Runs that go on at the same time, or one that was killed and left its links, have other addresses.
+# The address depends on the process id, because other runs may exist at the same time, or may have
+# been killed and have left their links.
 NETWORK = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 256}"
 
 
@@ -24,7 +25,7 @@ def do(*command, check=True):
 
 
 class Network:
-    """Hosts 0, 1, … on one bridge; this process can reach all of them."""
+    """Hosts 0, 1, … on one bridge. This process can reach all of them."""
 
     def __init__(self, num_hosts):
         if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc"))):
@@ -51,7 +52,7 @@ class Network:
         return f"{NETWORK}.{10 + i}"
 
     def spoil(self, i, loss_percent=10):
-        """Makes the host's link bad in both directions, as badly as the kernel can; says how."""
+        """Makes the host's link bad in both directions, as far as the kernel can, and returns a description."""
         host = self.hosts[i]
         ends = (((), f"{host}o"), (("ip", "netns", "exec", host), f"{host}i"))
         netem = ("netem", "delay", "15ms", "5ms", "loss", f"{loss_percent}%", "reorder", "5%")
@@ -73,7 +74,7 @@ class Network:
         do("ip", "link", "set", f"{self.hosts[i]}o", state)
 
     def program(self, i, binary, *before):
-        """A script that runs the program on the host, behind the words of `before`."""
+        """Returns a script that runs the program on the host, with `before` in front of its command."""
         script = os.path.join(self.folder, f"host{i}")
         with open(script, "w") as file:
             file.write(f"#!/bin/sh\nexec ip netns exec {self.hosts[i]} {' '.join(before)} {os.path.abspath(binary)} \"$@\"\n")
@@ -97,7 +98,7 @@ class Network:
 
 
 class HostRank:
-    """A rank in a process space of its own, as on a machine of its own: so it shares no memory with the others."""
+    """A rank in a process namespace of its own, as on another machine, so that it shares no memory with the others."""
 
     def __init__(self, network, i, binary, flags):
         script = network.program(i, binary, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -115,12 +116,12 @@ class HostRank:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.kill()  # and with it what it runs
+            self.process.kill()  # this also kills the program that it runs
         self.process.wait()
 
 
 class HostRanks:
-    """A server whose two ranks are on hosts 0 and 1. RuntimeError: the ranks did not find each other."""
+    """A server whose two ranks are on hosts 0 and 1. Raises RuntimeError if the ranks did not find each other."""
 
     def __init__(self, network, binary, *more):
         flags = ("--nnodes", "2", "--master-addr", network.address(0), "--threads", "1", "--hardware", "none", *more)
@@ -136,7 +137,7 @@ class HostRanks:
         return self.first.process.poll() is not None or self.second.process.poll() is not None
 
     def stop(self):
-        """As a launcher does it: the first one finishes what runs, the other one ends with it."""
+        """Stops the ranks as a launcher does: the first finishes its requests, and the other ends with it."""
         self.first.send_signal(signal.SIGTERM)
         return [rank.process.wait(60) for rank in (self.first, self.second)]
 

@@ -8,7 +8,7 @@ import time
 
 class Server:
     def __init__(self, binary, *flags, verb="serve", environment=None):
-        """`verb`: None for a program that serves and does nothing else."""
+        """Starts the program; `verb` is None for a program that only serves."""
         self.log = tempfile.TemporaryFile("w+")
         command = [binary, verb, "--port", "0", *flags] if verb else [binary, *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
@@ -45,7 +45,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-            # A sanitizer tells at the end by the exit code whether it found something.
+            # A sanitizer that found something changes the exit code.
             if self.process.returncode != 0:
                 raise RuntimeError(f"the server ended with code {self.process.returncode}:\n{self.output()}")
 

@@ -69,7 +69,8 @@ import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
 
-# Modules of tests that start servers of their own, so that some can run beside each other; those that take longest first.
+# Test modules that start servers of their own, so that some can run at the same time. The longest
+# come first.
 BESIDE = (test_verbs, test_networks, test_prefill_decode, test_tools, test_ranks, test_route, test_client_libraries, test_vision,
           test_telemetry, test_operations, test_fleet, test_speculation, test_vllm_router, test_vllm_surface, test_pull,
           test_planning, test_speech, test_kv_files, test_adapters, test_models_dir, test_pages, test_terminal, test_process,
@@ -108,7 +109,7 @@ def run_named_module(name, argument, only):
 
 
 def run_beside(modules, argument, only, jobs):
-    """Runs the modules in `jobs` processes, in which their functions run one after the other."""
+    """Runs the modules in `jobs` processes. The functions of a module run one after the other."""
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         running = [pool.submit(run_named_module, module.__name__, argument, only) for module in modules]
         for ended in concurrent.futures.as_completed(running):
@@ -135,7 +136,7 @@ def run_against(url, pid, only):
 
 
 def run_forced(binary, isa, only):
-    """Runs the client tests over the kernels of a lesser instruction set."""
+    """Runs the client tests with the kernels of an older instruction set."""
     print(f"with --isa {isa}:", flush=True)
     try:
         server = Server(binary, "--isa", isa)
@@ -154,7 +155,7 @@ def run_binary(binary, sanitized, only, jobs):
         if only in "web_page":
             yield run_web_page("--url", server.url)
             yield run_web_page()
-    with Server(binary, "--max-num-queued-reqs", "64") as server:  # so that the overload is one
+    with Server(binary, "--max-num-queued-reqs", "64") as server:  # a short queue, so that the requests overload it
         context = harness.Context(server.url, "none", 0 if sanitized else server.process.pid)
         context.wait_ready(60)
         yield run_functions([("test_overload (queue of 64)", test_load.test_overload)], context, only)

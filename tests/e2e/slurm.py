@@ -52,7 +52,7 @@ class Slurm:
         nodes = "\n".join(f"NodeName={host} NodeAddr={address} Port=6818 CPUs={os.cpu_count()}" for address, host in hosts)
         with open(self.path("slurm.conf"), "w") as file:
             file.write(CONFIG.format(here=here, network=NETWORK, port=free_port(), folder=self.folder, nodes=nodes))
-        # What the nodes call each other, as a cluster's name server would know it.
+        # The names of the nodes, which a cluster's name server would resolve.
         with open(self.path("hosts"), "w") as file:
             file.writelines(f"{address} {host}\n" for address, host in [("127.0.0.1", "localhost"), (f"{NETWORK}.1", here), *hosts])
         with open(self.path("key"), "wb") as file:

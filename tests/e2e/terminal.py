@@ -8,7 +8,7 @@ import subprocess
 import termios
 import time
 
-# Colours, cursor movements and modes say nothing about the text.
+# Colours, cursor movements and modes are not part of the text.
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
@@ -17,32 +17,32 @@ class Terminal:
         self.keys, child = pty.openpty()
         termios.tcsetwinsize(child, (40, 200))
 
-        def control():  # the child's terminal, so that Ctrl-C reaches it as a signal
+        def control():  # makes the terminal the child's, so that Ctrl-C reaches it as a signal
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         environment = {**os.environ, "TERM": "xterm", "INPUTRC": "/dev/null"}
         self.process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, preexec_fn=control,
                                         env=environment, **kwargs)
         os.close(child)
-        self.raw = ""  # all that came
+        self.raw = ""  # all output
         self.seen = 0  # the length of text() that expect() has passed
 
     def text(self):
         return CONTROL.sub("", self.raw)
 
     def _read(self, seconds):
-        """Reads what has come; returns False at the end of the output."""
+        """Reads the output that is ready; returns False at its end."""
         if not select.select([self.keys], [], [], seconds)[0]:
             return True
         try:
             data = os.read(self.keys, 65536)
-        except OSError:  # Linux tells the end of a terminal so
+        except OSError:  # on Linux, this is the end of a terminal's output
             return False
         self.raw += data.decode(errors="replace")
         return bool(data)
 
     def expect(self, pattern, seconds=60):
-        """Waits for `pattern` after what was expected before, and returns the match."""
+        """Waits for `pattern` behind the last match, and returns the match."""
         end = time.time() + seconds
         while True:
             found = re.compile(pattern).search(self.text(), self.seen)
@@ -62,7 +62,7 @@ class Terminal:
 
     def send(self, keys):
         data = keys.encode()
-        while data:  # a terminal takes 4 KB at once
+        while data:  # a terminal accepts at most 4 KB at a time
             data = data[os.write(self.keys, data[:1024]):]
             self._read(0)
 

@@ -43,7 +43,7 @@ def test_adapters_in_a_crowd_answer_as_alone(binary):
         make_adapters(folder, a=1, b=2, c=3)
         names = ["quire-builtin", "a", "b", "c"]
         want = {}
-        for name in names:  # each with no other adapter in the server, or with none at all
+        for name in names:  # each answer must be that of a server with only this adapter, or with none
             flags = () if name == "quire-builtin" else ("--lora-modules", f"{name}={folder}/{name}")
             server, context = serve(binary, *flags)
             with server:
@@ -98,7 +98,7 @@ def test_adapters_come_and_go_while_requests_run(binary):
             assert two != one
             assert post("/v1/load_lora_adapter", lora_name="y", lora_path="one")[0] == 200
             assert ask(context, "y", 1) == one
-            assert post("/v1/load_lora_adapter", lora_name="z", lora_path="one")[0] == 429  # two are all that fit
+            assert post("/v1/load_lora_adapter", lora_name="z", lora_path="one")[0] == 429  # only two adapters fit
             assert post("/v1/unload_lora_adapter", lora_name="y")[0] == 200
             assert post("/v1/unload_lora_adapter", lora_name="y")[0] == 404
             assert post("/v1/completions", model="y", prompt="a")[0] == 404

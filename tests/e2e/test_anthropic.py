@@ -21,7 +21,7 @@ def asking(reply, **fields):
 
 
 def both(client, **fields):
-    """The message as the client gets it whole and as it puts the stream together."""
+    """Returns the message from a plain answer and the one that the client puts together from a stream."""
     whole = client.messages.create(**fields)
     with client.messages.stream(**fields) as stream:
         types = [event.type for event in stream]
@@ -33,7 +33,7 @@ def both(client, **fields):
 
 
 def without_ids(message):
-    """What of a message does not differ from one request to the next."""
+    """Returns the parts of a message that are the same for each request."""
     dump = message.to_dict(exclude_none=True)
     dump.pop("id")
     for block in dump["content"]:
@@ -62,7 +62,7 @@ def test_thinking_text_and_calls(binary):
 
 
 def test_a_turn_with_results_of_tools(binary):
-    """What the client got goes back to the server as it is."""
+    """The client's parsed message is sent back to the server unchanged."""
     call = REPLIES["hermes"].replace("%j", JSON)
     with echo_server(binary, "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3") as server:
         client = client_of(server)

@@ -19,7 +19,7 @@ def connect(server):
 
 
 def rss_comes_back(ctx, before_mib, slack_mib, seconds=10):
-    """Freed memory goes back to the system within a few seconds."""
+    """Waits until freed memory has returned to the system, which takes a few seconds."""
     end = time.time() + seconds
     while (now := ctx.rss_mib()) > before_mib + slack_mib:
         assert time.time() < end, f"memory stays at {now:.0f} MiB; it was {before_mib:.0f} MiB"
@@ -41,7 +41,7 @@ def test_endless_chunk_extension_and_trailer(binary):
             with connect(server) as connection:
                 connection.sendall(head + begin)
                 sent = 0
-                with contextlib.suppress(OSError):  # refused and closed: what is asked for
+                with contextlib.suppress(OSError):  # the server refused the connection and closed it, as it should
                     while sent < 256 << 20:
                         sent += connection.send(b"x" * 65536)
                 assert sent < 128 << 20, f"{begin}: {sent} bytes were read"
@@ -69,7 +69,7 @@ def test_million_messages(binary):
 
 
 def test_thousand_slow_readers(binary):
-    """A thousand streams that nobody reads: bounded, and a short request is answered all the same."""
+    """A thousand streams that no client reads: memory is bounded, and a short request is still answered."""
     with Server(binary, "--max-unread-size", "32MiB", "--kv-cache-memory-bytes", "64MiB") as server:
         ctx = context_of(server)
         ctx.post("/v1/completions", {"prompt": "warm", "max_tokens": 4})
@@ -82,7 +82,8 @@ def test_thousand_slow_readers(binary):
         status, _, text = ctx.request("POST", "/v1/completions", {"prompt": "short", "max_tokens": 4}, timeout=300)
         waited = time.time() - start
         assert status == 200, text
-        # Its place is one that long requests never take, so it does not wait for any of them to be cut off.
+        # A short request has a place that long requests never take, so it does not have to wait
+        # until one of them is cut off.
         assert ctx.metric("vllm:num_requests_waiting") > 0, "it waited behind all streams that nobody reads"
         assert ctx.metric("quire:unread_stream_bytes") <= 64 << 20
         print(f"slow readers: a short request took {waited:.1f} s, rss {before:.0f} -> {ctx.rss_mib():.0f} MiB")

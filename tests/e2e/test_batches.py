@@ -43,7 +43,7 @@ def test_batches_through_the_official_client(binary):
             assert batch.metadata == {"name": "test"} and batch.error_file_id is None, batch
             answers = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
             assert sorted(answer["custom_id"] for answer in answers) == sorted(f"r{i}" for i in range(20))
-            # The same bits as asked alone.
+            # The answer must have the same bits as that of a single request.
             alone = client.chat.completions.create(model=client.models.list().data[0].id, max_tokens=4, temperature=0,
                                                    messages=[{"role": "user", "content": "Say 7"}])
             (seventh,) = [answer for answer in answers if answer["custom_id"] == "r7"]

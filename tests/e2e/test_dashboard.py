@@ -11,7 +11,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def test_dashboard_shows_what_there_is(binary):
-    """Every metric of packaging/grafana/quire.json is one of /metrics."""
+    """Every metric in packaging/grafana/quire.json exists in /metrics."""
     dashboard = os.path.join(ROOT, "packaging", "grafana", "quire.json")
     with open(dashboard) as file:
         panels = json.load(file)["panels"]

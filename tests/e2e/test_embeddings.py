@@ -14,7 +14,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 GOLDENS = os.path.join(ROOT, "tests", "goldens", "pooling")
 MINILM = os.path.join(ROOT, "build", "minilm")
 
-# What sentence-transformers 6.2 makes of "Hello world", its first numbers.
+# The first values of the embedding that sentence-transformers 6.2 computes for "Hello world".
 HELLO_WORLD = [-0.034477, 0.031023, 0.006735, 0.026109, -0.039362, -0.160302, 0.066924, -0.006441]
 
 
@@ -98,7 +98,7 @@ def cosine(a, b):
 
 
 def test_a_thousand_documents_in_the_order_of_sentence_transformers(binary):
-    """And vectors as near as float32 and bfloat16 allow: a cosine of 0.99999, and of 0.9995."""
+    """Vectors must be as near as float32 and bfloat16 allow: a cosine of 0.99999, and of 0.9995."""
     with open(os.path.join(ROOT, "tests", "goldens", "rerank", "minilm.json")) as file:
         golden = json.load(file)
     texts = sentences.documents(1100)

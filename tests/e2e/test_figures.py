@@ -20,7 +20,7 @@ def figures(binary, *arguments, flag=("--json",), **kwargs):
 
 
 def numbers(value):
-    """All numbers in it, by the names on the way there."""
+    """Returns all numbers in a JSON value, by the path of names to them."""
     if isinstance(value, dict):
         return {f"{key}.{name}": number for key, part in value.items() for name, number in numbers(part).items()}
     if isinstance(value, list):

@@ -17,7 +17,7 @@ def context_of(server):
 
 
 def by_engine(context, name):
-    """The value of a metric, by the engine that it is of."""
+    """Returns the values of a metric by engine."""
     text = context.request("GET", "/metrics")[2]
     found = re.findall(rf'^{re.escape(name)}\{{[^}}]*engine="(\d+)"[^}}]*\}} (\S+)$', text, re.M)
     return {int(engine): float(value) for engine, value in found}

@@ -68,7 +68,7 @@ def test_limits_of_keys(binary):
 
 
 class Caller(threading.Thread):
-    """Asks on one connection with a key, again and again, until `is_over`; counts statuses and tokens."""
+    """Sends requests with a key on one connection until `is_over`, and counts statuses and tokens."""
     TOKENS = 4
 
     def __init__(self, server, key, start_line, is_over):
@@ -98,8 +98,8 @@ class Caller(threading.Thread):
 
 
 def test_limits_of_keys_under_many_clients(binary):
-    """Four keys, eight clients each, all at once and deaf to Retry-After: no key goes beyond its limits, none stops
-    another, each client of a limited key has its turn, and the server has counted what the clients have."""
+    """Four keys with eight clients each send at once and ignore Retry-After. No key exceeds its limits or blocks another,
+    each client of a limited key is served sometimes, and the server's counts equal those of the clients."""
     requests, tokens, clients, seconds = 60, 300, 8, 2
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "keys.json")
@@ -112,7 +112,7 @@ def test_limits_of_keys_under_many_clients(binary):
             def is_over(caller):
                 if caller.key in ("kr", "kt"):
                     return time.monotonic() - begin > seconds
-                return caller.answered == 10  # of the others each client goes on until it has had its share
+                return caller.answered == 10  # clients of the other keys continue until each has its share
             callers = [Caller(server, key, start_line, is_over) for key in ("kr", "kt", "kn", "kf") for _ in range(clients)]
             for caller in callers:
                 caller.start()
@@ -135,7 +135,7 @@ def test_limits_of_keys_under_many_clients(binary):
             assert requests <= admitted <= requests * (1 + minutes) + 1, (admitted, minutes)
             charged = rows["tokens"]["prompt_tokens"] + rows["tokens"]["output_tokens"]
             assert charged == sum(c.tokens for c in of["tokens"]), (charged, rows["tokens"])
-            # A bucket may owe what the requests under way have asked for when it ran out.
+            # A bucket may be in debt by the tokens of the requests that ran when it became empty.
             debt = clients * (charged // rows["tokens"]["requests"] + 1)
             assert tokens <= charged <= tokens * (1 + minutes) + debt, (charged, minutes)
             assert 1 <= running <= 2 and rows["narrow"]["refused"] > 0, (running, rows["narrow"])

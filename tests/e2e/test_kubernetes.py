@@ -12,7 +12,7 @@ from test_kv_files import metric
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 FOLDER = os.path.join(ROOT, "packaging", "kubernetes")
-# Of the Kubernetes whose schemas judge.
+# The version of Kubernetes whose schemas are used.
 VERSION = "1.31"
 
 
@@ -23,7 +23,7 @@ def documents(path):
 
 
 def merged(base, patch):
-    """`patch` over `base` as a strategic merge does it: entries of lists are the same when their names are."""
+    """Returns `base` with `patch` applied as a strategic merge: entries of lists with the same name are the same."""
     if isinstance(base, dict) and isinstance(patch, dict):
         return {key: merged(base[key], patch[key]) if key in base and key in patch else {**base, **patch}[key]
                 for key in {**base, **patch}}
@@ -35,7 +35,7 @@ def merged(base, patch):
 
 
 def build(name):
-    """The resources of packaging/kubernetes/NAME by (kind, name), and the files of its config maps."""
+    """Returns the resources of packaging/kubernetes/NAME by (kind, name), and the files of its config maps."""
     folder = os.path.join(FOLDER, name)
     (kustomization,) = documents(os.path.join(folder, "kustomization.yaml"))
     resources, files = {}, {}
@@ -66,7 +66,7 @@ def containers(resources):
 
 
 def as_known_kinds(document):
-    """A LeaderWorkerSet, whose schema is not Kubernetes' own, as two Deployments of its pods."""
+    """Returns a LeaderWorkerSet, whose schema is not part of Kubernetes, as two Deployments of its pods."""
     if document["kind"] != "LeaderWorkerSet":
         return [document]
     assert document["apiVersion"] == "leaderworkerset.x-k8s.io/v1" and set(document) == {"apiVersion", "kind", "metadata", "spec"}
@@ -115,7 +115,7 @@ def test_manifests_are_valid(binary):
 
 
 def test_the_server_takes_its_settings(binary):
-    """The file of the config map names flags only, and what probes and graces rely on."""
+    """The file of the config map contains only flags, among them those that probes and grace periods depend on."""
     resources, files = build("base")
     path = files["quire"]["quire.yaml"]
     done = subprocess.run([binary, "serve", "--config", path, "--print-config"], capture_output=True, text=True, timeout=60)
@@ -130,7 +130,7 @@ def test_the_server_takes_its_settings(binary):
 
 
 def test_prefill_and_decode_hand_over_as_the_manifests_say(binary):
-    """The servers take the settings of the manifests, and the router knows them by the names that they have."""
+    """The servers take the settings of the manifests, and the router reaches them under their names in the manifests."""
     resources, files = build("prefill-decode")
     (settings,) = documents(files["quire"]["quire.yaml"])
     by_name = {container["name"] + document["metadata"]["name"]: container for document, container in containers(resources)}
@@ -172,7 +172,7 @@ def test_the_router_starts_and_probes_are_answered(binary):
             file.write(server.url + "\n")
         assert container["command"] == ["quire", "route"]
         flags = [backends if flag == "/etc/quire/backends" else flag for flag in container["args"]]
-        for name in ("--port", "--host"):  # the test has its own
+        for name in ("--port", "--host"):  # the test sets its own
             at = flags.index(name)
             del flags[at:at + 2]
         with Server(binary, *flags, verb="route") as router:

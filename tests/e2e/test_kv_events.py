@@ -15,7 +15,7 @@ BLOCK = 16
 
 
 class Listener:
-    """Keeps the books of a router: which blocks the cache holds, by hash."""
+    """Does what a router does: records which blocks the cache holds, by hash."""
 
     def __init__(self, port, replay_port, is_map):
         self.is_map = is_map
@@ -28,7 +28,7 @@ class Listener:
         self.numbers, self.blocks, self.tokens = [], {}, {}
 
     def take(self, number, payload):
-        if self.numbers and number <= self.numbers[-1]:  # replayed already
+        if self.numbers and number <= self.numbers[-1]:  # already replayed
             return
         self.numbers.append(number)
         stamp, events, rank = msgpack.unpackb(payload)
@@ -93,7 +93,7 @@ def listen(binary, keys, is_map):
         context = harness.Context(server.url, "none", server.process.pid)
         _, _, text = context.request("POST", "/tokenize", {"prompt": PROMPT})
         tokens = json.loads(text)["tokens"]
-        ask(server.url)  # may come before the subscription does
+        ask(server.url)  # may be published before the subscription is active
         for number, payload in listener.replay():
             listener.take(number, payload)
         num_blocks = len(tokens) // BLOCK
@@ -101,7 +101,7 @@ def listen(binary, keys, is_map):
         ask(server.url, "Now something else. " + PROMPT)
         seen = len(listener.numbers)
         listener.hear(lambda: len(listener.numbers) > seen)
-        # Enough to throw blocks out again.
+        # Sends enough requests to evict blocks.
         for i in range(12):
             ask(server.url, f"{i} {PROMPT}")
         before = len(listener.blocks)
@@ -111,7 +111,8 @@ def listen(binary, keys, is_map):
         assert listener.numbers == list(range(len(listener.numbers))), listener.numbers
         again = list(listener.replay(3))
         assert [number for number, _ in again] == listener.numbers[3:]
-        # What is told of a tenant's blocks would be wrong for all others.
+        # Blocks of a tenant must not be published, because their hashes would be wrong for all
+        # others.
         ask(server.url, cache_salt="tenant")
         ask(server.url, "The end of it, and a few words more so that there is a block of it all.")
         seen = len(listener.numbers)

@@ -19,7 +19,7 @@ PROMPT = " ".join(f"The {i}th day brought rain, and the house by the sea was qui
 
 
 def ask(url, prompt=PROMPT, max_tokens=12, **fields):
-    """Returns the parts of an answer that must be the same bits each time, and how many tokens were cached."""
+    """Returns the parts of an answer that must always have the same bits, and the number of cached tokens."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0, "logprobs": 3, **fields}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
@@ -37,7 +37,7 @@ def metric(url, name):
 
 
 def wait_for(url, name, least):
-    """What happens to files is taken note of by steps, so a short request makes some."""
+    """Waits for a condition. Only steps notice changes of files, so short requests cause some."""
     end = time.time() + 120
     ask(url, "x", 1)
     while metric(url, name) < least:
@@ -70,7 +70,8 @@ def test_a_restarted_server_has_the_same_answer_from_files(binary):
             assert metric(server.url, "vllm:external_prefix_cache_hits_total") >= cached - 16
             salted, cached = ask(server.url, cache_salt="another tenant")
             assert salted == expected and cached == 0, cached
-            # In a crowd, and with a prompt that goes on from the middle of a run.
+            # Sends many requests at once, with one prompt that continues in the middle of a run of
+            # blocks.
             answers = {}
             prompts = [PROMPT[:300 + 40 * i] for i in range(4)]
             threads = [threading.Thread(target=lambda p=p: answers.setdefault(p, ask(server.url, p)[0])) for p in prompts]
@@ -183,12 +184,12 @@ def test_engines_of_one_server_share_files(binary):
             assert ask_all(server.url) == 0
         with serve(binary, folder, "-dp", "2", "--enable-dev-endpoints") as server:
             end = time.time() + 120
-            while min(loaded(server.url)) == 0:  # each engine looks for files by itself
+            while min(loaded(server.url)) == 0:  # each engine searches for files by itself
                 ask_all(server.url)
                 assert fetch(server.url, "/reset_prefix_cache", {})[0] == 200
                 assert time.time() < end, loaded(server.url)
             assert metric(server.url, "quire:kv_file_load_failures_total") == 0
-        with serve(binary, folder) as server:  # and so does a server of one engine
+        with serve(binary, folder) as server:  # so does a server with one engine
             wait_for(server.url, "quire:kv_files", 1)
             assert ask_all(server.url) > 100
 

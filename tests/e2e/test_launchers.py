@@ -25,20 +25,20 @@ def test_under_mpirun(binary):
 
 
 def test_under_slurm(binary):
-    """A rank on each of two nodes, and two on one of them."""
+    """Runs one rank on each of two nodes, and two ranks on one node."""
     alone = run(binary, *ONE_RANK)
     external = ("--distributed-executor-backend", "external_launcher")
     with Slurm(2) as slurm:
         for nodes in ("2", "1"):
             done = slurm.run("-N", nodes, "-n", "2", os.path.abspath(binary), *ONE_RANK, *external)
             assert done.returncode == 0 and done.stdout == alone.stdout, (nodes, done, alone, slurm.logs())
-        # A rank that fails ends the step, and its exit code is Slurm's.
+        # A rank that fails ends the step, and its exit code becomes Slurm's.
         done = slurm.run("-N", "2", "-n", "2", os.path.abspath(binary), *ONE_RANK, *external, "--tensor-parallel-size", "4")
         assert done.returncode == 1 and "expected 2" in done.stderr, (done, slurm.logs())
 
 
 def test_under_ray_serve(binary):
-    """examples/ray_serve.py passes requests on to its server as they are, and the answers back."""
+    """examples/ray_serve.py must pass requests and answers on unchanged."""
     if not os.path.exists(RAY):
         raise harness.Skip("no build/ray here (tools/requirements-ray.txt)")
     body = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "logprobs": 2}

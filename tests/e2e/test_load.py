@@ -4,11 +4,11 @@ import json
 
 from harness import Skip
 
-# Each stream is one request over a socket of its own, cheap enough to hold a thousand in one process.
+# Each stream is one request on a socket of its own, so cheap that one process can hold a thousand.
 
 
 async def raw_call(ctx, body, timeout=300, path="/v1/completions", end=b"data: [DONE]"):
-    """Returns (status, whether `end` came, bytes of the answer)."""
+    """Returns (status, whether `end` arrived, bytes of the answer)."""
     reader, writer = await asyncio.open_connection(ctx.host, ctx.port)
     try:
         data = json.dumps(body).encode()
@@ -60,7 +60,7 @@ def test_overload(ctx):
 
 
 def test_thousand_open_streams(ctx):
-    """All accepted streams are open at once, none is lost."""
+    """All accepted streams are open at the same time, and none is lost."""
     ctx.model_name = ctx.model
     ctx.wait_idle()
     before = ctx.rss_mib()
@@ -85,7 +85,8 @@ def test_thousand_open_streams(ctx):
         raise Skip(f"the server's queue is too small for this test: {refused} of 1000 were refused")
 
 
-# Path to the fields that its requests need beside "stream", and to what ends its streams.
+# For each path, the fields that its requests need besides "stream", and the text that ends its
+# streams.
 DOORS = {
     "/v1/messages": (lambda text: {"max_tokens": 8, "messages": [{"role": "user", "content": text}]}, b"event: message_stop"),
     "/v1/responses": (lambda text: {"max_output_tokens": 8, "input": text, "ignore_eos": True, "store": False},
@@ -94,7 +95,7 @@ DOORS = {
 
 
 def test_doors_under_load(ctx):
-    """Requests through the other doors leave nothing behind, and none is lost."""
+    """Requests through the other APIs leave nothing behind, and none is lost."""
     ctx.wait_idle()
 
     def run(path, count):

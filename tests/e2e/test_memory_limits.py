@@ -6,7 +6,7 @@ from process import Server
 
 
 def test_little_memory_is_planned_with(binary):
-    """Asserts that the start gives a plan that fits, or one clear line."""
+    """The start must print a plan that fits, or one clear line."""
     def limited(mib):
         return lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
     command = [binary, "generate", "-p", "x", "--max-tokens", "2", "--threads", "1"]
@@ -20,6 +20,6 @@ def test_little_memory_is_planned_with(binary):
 
 def test_terminate_without_memory_ends_as_ever(binary):
     with Server(binary) as server:
-        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))  # less than it has, so that it gets no more
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))  # less than it uses
         server.terminate()
         assert server.wait() == 0, server.output()

@@ -21,7 +21,7 @@ PROMPT = {"messages": [{"role": "user", "content": "Tell me a story."}], "temper
 
 
 def add_model(folder, name, **changes):
-    """The built-in model under another name, with members of its config.json changed, so that it says other things."""
+    """Adds the built-in model under another name, with changes of its config.json that change its answers."""
     target = os.path.join(folder, name)
     shutil.copytree(BUILTIN, target)
     path = os.path.join(target, "config.json")
@@ -68,7 +68,7 @@ def wait_for(condition, seconds=20):
 
 
 def said_alone(binary, folder, names):
-    """What each model says on a server of its own."""
+    """Returns the answer of each model on a server of its own."""
     texts = {}
     for name in names:
         with Server(binary, os.path.join(folder, name), "--hardware", "none", "--kv-cache-memory", "64MiB") as server:
@@ -114,7 +114,7 @@ def test_models_are_loaded_when_asked_for_and_give_way(binary):
         says(context, "plain")
         seen = []
 
-        def is_gone():  # who looks does not use
+        def is_gone():  # reading statistics does not count as use
             status, _, text = context.request("GET", "/quire/stats")
             seen.append(status == 200 and json.loads(text)["model"])
             return states(context)["plain"] == "unloaded"
@@ -205,7 +205,7 @@ def test_ollama_clients_see_the_folder(binary):
 
 
 def bits(context, model, i):
-    """What a request gets, with its log-probabilities."""
+    """Returns the answer to a request, with its log-probabilities."""
     choice = context.post("/v1/completions", {"model": model, "prompt": "Once upon a time " + "a fox ran " * i, "seed": i,
                                               "temperature": 0.8 * (i % 2), "max_tokens": 20, "logprobs": 3,
                                               "ignore_eos": True})["choices"][0]
@@ -240,7 +240,7 @@ def test_models_have_flags_adapters_and_drafts_of_their_own(binary):
             cards = {card["id"]: card for card in context.get("/v1/models")["data"]}
             assert cards["a"]["parent"] == cards["b"]["parent"] == "plain" and cards["plain"]["max_model_len"] == 256, cards
             status, _, text = context.request("POST", "/v1/completions", {"model": "turned", "prompt": "a" * 300, "max_tokens": 1})
-            assert status == 200, text  # the other's limit is not its own
+            assert status == 200, text  # the other model's limit does not apply
             with open(config, "w") as file:
                 file.write("plain:\n  max-model-len: 128\n")
             context.post("/models/unload", {"model": "plain"})

@@ -9,12 +9,12 @@ from rank_faults import KINDS, soak
 from test_kv_files import FLAGS, PLAIN, PROMPT, ask, metric, wait_for
 from test_prefill_decode import complete, context_of, said, transfer
 
-# No test waits as long, however slow the machine is: what takes longer hangs.
+# No test waits this long, even on a slow machine: a call that takes longer hangs.
 HANGS_S = 300
 
 
 def wait_for_backends(gateway, healthy):
-    """Until the backends are healthy as said, in the order of `healthy`."""
+    """Waits until the backends' health is that of `healthy`, in its order."""
     end = time.time() + HANGS_S
     while [b["healthy"] for b in context_of(gateway).get("/quire/backends")["backends"]] != healthy:
         assert time.time() < end, context_of(gateway).get("/quire/backends")
@@ -30,7 +30,7 @@ def wait_for_no_blocks(server):
 
 
 def ask_until_answered(gateway, prompt):
-    """What the gateway has begun to answer when a link goes down is cut, and asked again."""
+    """Asks until an answer is complete: when a link goes down, an answer that has begun is cut off."""
     end = time.time() + HANGS_S
     while time.time() < end:
         try:
@@ -45,7 +45,7 @@ def ask_until_answered(gateway, prompt):
 
 
 def test_prefill_and_decode_over_bad_links(binary):
-    """Host 0: the gateways. 1: prefill. 2, 3: decode."""
+    """Host 0 has the gateways, host 1 prefills, hosts 2 and 3 decode."""
     prompts = [f"{i}: " + PROMPT[:200 + 60 * i] for i in range(8)]
     with Server(binary, *PLAIN) as plain:
         want = [said(complete(plain, prompt, temperature=0)[1]) for prompt in prompts]
@@ -61,15 +61,16 @@ def test_prefill_and_decode_over_bad_links(binary):
                                      str(timeout_ms), "--prefill-timeout-ms", str(2 * timeout_ms), verb="route")
 
             print(f"    links: {[network.spoil(i) for i in (1, 2, 3)][0]}", flush=True)
-            # Nobody is given up, so all is handed over, however long that takes.
+            # The timeout is so long that no host is given up, so all requests are handed over.
             with gateway(60_000) as patient:
                 wait_for_backends(patient, [True, True, True])
                 assert list(pool.map(lambda prompt: ask_until_answered(patient, prompt), prompts)) == want
             handed = metric(producer.url, "quire:kv_handovers_total")
             taken = sum(metric(server.url, "quire:kv_takeovers_total") for server in (second, third))
             assert handed >= len(prompts) and taken >= len(prompts), (handed, taken)
-            # A host falls silent: others compute what one that prefills does not hand over, and what one that decodes does not answer. The
-            # latter has the connections of its answers still open, of which nobody hears again.
+            # When a host becomes silent, other hosts compute the prompts that a prefill host does
+            # not hand over, and the answers that a decode host does not send. The connections to
+            # the decode host stay open without any more data.
             with gateway(1000) as hasty:
                 for silent in (1, 2):
                     wait_for_backends(hasty, [True, True, True])
@@ -82,7 +83,7 @@ def test_prefill_and_decode_over_bad_links(binary):
 
 
 def test_a_tier_that_two_hosts_share(binary):
-    """What one host computed the other one reads, although the client's link to it is bad."""
+    """A host reads the KV that another one computed, although the client's link to it is bad."""
     with Server(binary, *PLAIN) as plain:
         want = said(complete(plain, temperature=0)[1])
     with Network(2) as network, tempfile.TemporaryDirectory() as folder, \
@@ -97,7 +98,7 @@ def test_a_tier_that_two_hosts_share(binary):
 
 
 def test_ranks_of_two_hosts_keep_kv_in_files(binary):
-    """The first rank writes and reads the files; the other one's part goes to and from there over the network."""
+    """The first rank writes and reads the files; the other rank's part goes over the network."""
     with Server(binary, *PLAIN) as plain:
         want, _ = ask(plain.url)
     with Network(2) as network, tempfile.TemporaryDirectory() as folder:
@@ -117,6 +118,6 @@ def test_ranks_of_two_hosts_keep_kv_in_files(binary):
 
 
 def test_harmed_ranks_over_a_bad_link(binary):
-    """A few requests of what tests/soak/rank_faults.py does with ten thousand. What is killed is in test_ranks.py."""
+    """Sends a few requests in the way of tests/soak/rank_faults.py, which sends ten thousand. test_ranks.py kills ranks."""
     run = soak(binary, 96, [kind for kind in KINDS if kind in ("rank 1 stopped", "link down")], num_clients=48, num_distinct=48)
     assert (run.num_right, run.num_wrong, run.num_hung) == (96, 0, 0), run.summary()

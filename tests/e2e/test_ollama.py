@@ -32,7 +32,7 @@ def test_ollama_thinking_text_and_calls(binary):
             calls += part.message.tool_calls or []
         assert (content, thinking) == ("Looking.", "Let me see.") and calls == [made], (content, thinking, calls)
         assert part.done and part.done_reason == "stop" and part.eval_count == whole.eval_count, part
-        # What the client got goes back to the server as it is.
+        # Sends the client's parsed message back to the server unchanged.
         messages = [*fields["messages"], whole.message, {"role": "tool", "content": "sunny", "tool_name": "get_weather"},
                     {"role": "user", "content": "It is sunny."}]
         assert client.chat(model="tiny:latest", messages=messages, tools=TOOLS).message.content == "It is sunny."

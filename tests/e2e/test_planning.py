@@ -104,7 +104,7 @@ def test_simulate_refuses_what_no_run_can_hold(binary):
                         ("--admission-ms", "nan"), ("--transfer-gb-per-s", "1e-300"), ("--threads", "100000"),
                         ("--prefix-len", "2147483647")):
         refused(binary, flag + ": expected", *SIMULATE, flag, value)
-    ok(binary, *SIMULATE, "--threads", "1000", "--replicas", "2", "--routing", "random")  # no more than replicas
+    ok(binary, *SIMULATE, "--threads", "1000", "--replicas", "2", "--routing", "random")  # there are no more threads than replicas
     refused(binary, "of this machine's memory", *SIMULATE, "--num-gpu-blocks-override", "1073741824")
     refused(binary, "expected one, got 2", *SIMULATE[:2], "--hardware", "h100-sxm,l40s")
     refused(binary, "got picture.png", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--plot", "picture.png")
@@ -120,7 +120,7 @@ def test_compare_prints_errors_and_fails_beyond_a_limit(binary):
         row = next(line for line in text.splitlines() if line.startswith("TPOT mean"))
         assert row.split()[3:] == ["20.00", "21.00", "+5.0", "%"], text
         refused(binary, "TPOT mean ms", "compare", *paths, "--max-error", "4.9")
-        with open(paths[1], "w", encoding="utf-8") as file:  # what is not there is not within the limit
+        with open(paths[1], "w", encoding="utf-8") as file:  # a missing figure does not meet a limit
             json.dump({"completed": 5, "output_throughput": 100}, file)
         ok(binary, "compare", *paths)
         refused(binary, "mean_tpot_ms in", "compare", *paths, "--max-error", "50")
@@ -147,9 +147,10 @@ def test_simulate_knows_whose_server_it_is(binary):
 
     old, new = figures("--engine", "vllm-0.12"), figures("--engine", "vllm-0.15")
     assert old["run"]["engine"] == "vllm-0.12", old["run"]
-    # 2 ms of host time come before every step, instead of 0.4 beside it.
+    # With this version, 2 ms of host time precede every step, instead of 0.4 ms that overlap with
+    # it.
     assert old["mean_tpot_ms"] > new["mean_tpot_ms"] + 1.2, (old["mean_tpot_ms"], new["mean_tpot_ms"])
-    # What the command line says counts more than the server's defaults.
+    # Flags on the command line override the server's defaults.
     few = figures("--engine", "vllm-0.15", "--max-num-seqs", "2")
     assert few["fleet"]["mean_running"] <= 2 < new["fleet"]["mean_running"], few["fleet"]
     refused(binary, "vllm-0.19", *SIMULATE, "--engine", "vllm")
@@ -318,11 +319,12 @@ def test_roofline_judges_a_step_log(binary):
 def test_roofline_calibrates_on_a_step_log(binary):
     with tempfile.TemporaryDirectory() as folder:
         limits, log, fitted = (os.path.join(folder, name) for name in ("limits.json", "steps.jsonl", "fitted.json"))
-        # Limits that no machine reaches, so that no step of a test machine is "faster than possible".
+        # Limits that no machine reaches, so that no step of a test machine counts as "faster than
+        # possible".
         with open(limits, "w") as file:
             json.dump({"name": "generous", "cpu": True, "num_units": 0, "memory_gb": 64, "memory_gb_per_s": 5000,
                        "peak_tflops": {"f32": 500, "bf16": 500, "int8": 500}}, file)
-        # Drafts would make fewer steps of it.
+        # Drafts are off, because they would reduce the number of steps.
         with Server(binary, "--hardware", limits, "--step-log", log, "--speculative-config", "none") as server:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 calls = [pool.submit(complete, server.url, "word " * (3 + 9 * i), 20 + 9 * (i % 7)) for i in range(48)]

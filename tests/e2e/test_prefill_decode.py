@@ -32,7 +32,7 @@ def context_of(server):
 
 
 def complete(server, prompt=PROMPT, max_tokens=12, **fields):
-    """(status, answer) of a completion."""
+    """Returns (status, answer) of a completion."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "logprobs": 3, "seed": 5, **fields}
     status, _, text = context_of(server).request("POST", "/v1/completions", body)
     return status, json.loads(text)
@@ -71,7 +71,7 @@ def test_answers_have_the_same_bits_as_without(binary):
         assert metric(producer.url, "quire:kv_handovers_total") >= 12
         assert metric(consumer.url, "quire:kv_takeovers_total") >= 12
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == 0
-        # The first leg may be streamed, and a chat.
+        # The first leg may be a stream, and a chat.
         messages = [{"role": "user", "content": PROMPT}]
         chat = {"messages": messages, "max_tokens": 1, "kv_transfer_params": PREFILL, "stream": True}
         _, _, text = context_of(producer).request("POST", "/v1/chat/completions", chat)
@@ -94,14 +94,14 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
         for wrong in forged:
             status, answer = complete(consumer, temperature=0, kv_transfer_params={**params, **wrong})
             assert status == 503 and "kv_transfer_params" in answer["error"]["message"], (wrong, answer)
-        ask(consumer.url, "x", 1)  # whose steps take note of it
+        ask(consumer.url, "x", 1)  # its steps update the counters
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == len(forged)
-        # Another tenant's prompt of the same words is another prompt.
+        # The same words of another tenant are a different prompt.
         status, answer = complete(consumer, temperature=0, kv_transfer_params=params, cache_salt="another")
         assert status == 503, answer
         status, answer = complete(consumer, temperature=0, kv_transfer_params=params)
         assert status == 200 and said(answer) == said(want), answer
-        # A server with files of its own computes what it does not have.
+        # A server with other files computes the blocks that it does not have.
         status, answer = complete(recomputing, temperature=0, kv_transfer_params=params)
         assert status == 200 and said(answer) == said(want), answer
         assert metric(recomputing.url, "quire:kv_takeovers_failed_total") == 1
@@ -112,7 +112,7 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
         assert status == 400, answer
         assert complete(consumer, kv_transfer_params=PREFILL)[0] == 400
         assert complete(producer, kv_transfer_params=params)[0] == 400
-        # Damaged behind the back of both.
+        # A file is damaged without either server's knowledge.
         params = prefill(producer, "Another one. " + PROMPT)
         for name in params["remote_files"]:
             with open(os.path.join(folder, name), "r+b") as file:
@@ -137,7 +137,7 @@ def test_sides_may_have_other_blocks_ranks_and_stages(binary):
 
 
 def test_a_rank_that_dies_leaves_the_other_side_to_its_policy(binary):
-    """Ranks that are processes prefill. One of them is killed while prompts are handed over."""
+    """Ranks that are processes prefill, and one of them is killed while prompts are handed over."""
     flags = [flag for flag in FLAGS if flag not in ("--threads", "1")]
     with tempfile.TemporaryDirectory() as folder, serve(binary, folder, "kv_consumer") as consumer, \
             serve(binary, folder, "kv_consumer", kv_load_failure_policy="recompute") as recomputing, \
@@ -181,7 +181,7 @@ def test_flags_say_what_was_expected(binary):
 
 
 class Split:
-    """Servers that prefill, servers that decode, a gateway in front of them."""
+    """Prefill servers, decode servers, and a gateway in front of them."""
 
     def __init__(self, binary, folder, prefill=1, decode=1, policy="fail"):
         self.binary, self.folder, self.policy = binary, folder, policy
@@ -230,12 +230,13 @@ def test_the_gateway_sends_prompts_to_prefill_first(binary):
         consumer = split.servers[split.ports["kv_consumer"][0]]
         assert metric(consumer.url, "quire:kv_takeovers_total") == len(ASKED) + 2
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == 0
-        for prompt in (["a", "b"], [[1, 2], [3]]):  # one leg
+        for prompt in (["a", "b"], [[1, 2], [3]]):  # such requests get only one leg
             assert said(complete(split.gateway, prompt)[1]) == said(complete(plain, prompt)[1])
 
 
 def test_either_side_may_be_killed_at_any_time(binary, requests=1000):
-    """No answer is lost or wrong: the gateway asks others before the first byte, and clients ask again what was cut."""
+    """No answer is lost or wrong: before the first byte the gateway asks other servers, and clients repeat requests that
+    were cut off."""
     rng = random.Random(1)
     prompts = [f"{i}: " + PROMPT[:rng.randrange(40, len(PROMPT))] for i in range(100)]
     with Server(binary, *PLAIN) as plain:
@@ -245,7 +246,7 @@ def test_either_side_may_be_killed_at_any_time(binary, requests=1000):
             for _ in range(50):
                 try:
                     status, answer = complete(split.gateway, prompt, 40, temperature=0)
-                except (OSError, ValueError):  # cut
+                except (OSError, ValueError):  # the answer was cut off
                     continue
                 if status == 200:
                     return said(answer) == want[prompt]

@@ -24,7 +24,7 @@ def sha256(data):
 
 
 class Host(http.server.ThreadingHTTPServer):
-    """Serves `files` (path: bytes) with ranges and tags. Each entry of `tricks` (path: list) is what one answer does."""
+    """Serves `files` (path: bytes) with ranges and tags. Each entry of `tricks` (path: list) changes one answer."""
     daemon_threads = True
 
     def __init__(self, files, tls=None):
@@ -39,7 +39,7 @@ class Host(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *_):
-        pass  # clients that leave
+        pass  # clients that disconnect
 
     def ranges(self, path):
         return [headers.get("Range") for method, asked, headers in self.asked if (method, asked) == ("GET", path)]
@@ -176,7 +176,7 @@ def test_pull_goes_on_in_another_run_and_after_ctrl_c(binary):
             end = time.time() + 20
             while len(host.ranges("/m.gguf")) < 2 and time.time() < end:
                 time.sleep(0.02)
-            time.sleep(0.5)  # for bytes to come
+            time.sleep(0.5)  # until some bytes have arrived
             busy = pull(binary, to, host.url + "/m.gguf", "--sha256", sha256(WEIGHTS))
             assert busy.returncode == 1 and "another process is pulling m now" in busy.stderr, busy
             process.send_signal(signal.SIGINT)
@@ -190,7 +190,7 @@ def test_pull_goes_on_in_another_run_and_after_ctrl_c(binary):
 
 def test_pull_begins_anew_when_the_file_has_changed(binary):
     changed = b"GGUF" + b"x" * 50_000
-    for tag in (None, ""):  # with a tag, which tells; without one the checksum does
+    for tag in (None, ""):  # with a tag, which shows a change, and without one, where the checksum does
         with folder() as to, Host({"/m.gguf": WEIGHTS}) as host:
             if tag is not None:
                 host.tags["/m.gguf"] = tag
@@ -211,7 +211,7 @@ def test_pull_refuses_what_its_checksum_is_not(binary):
         refused(binary, to, "64 hex digits", host.url + "/m.gguf", "--sha256", "12")
         host.files["/small/w.safetensors"] = b"v"
         refused(binary, to, "what came was deleted", host.url + "/small/")
-        assert os.listdir(to) == [".small.pull"]  # with config.json, which is as it should be
+        assert os.listdir(to) == [".small.pull"]  # it also contains config.json, which is complete
         host.files["/small/w.safetensors"] = b"w"
         assert pull(binary, to, host.url + "/small/").returncode == 0
         assert len(host.ranges("/small/config.json")) == 1
@@ -250,7 +250,7 @@ def test_pull_from_servers_that_lie_about_lengths(binary):
         refused(binary, to, "of free disk", host.url + "/m.gguf", *flags)
         host.tricks["/m.gguf"] = [{"length": 1000}]
         refused(binary, to, "what came was deleted", host.url + "/m.gguf", *flags)
-        host.tricks["/m.gguf"] = [{"length": len(WEIGHTS) + 5}]  # its end never comes: there is no more to ask for
+        host.tricks["/m.gguf"] = [{"length": len(WEIGHTS) + 5}]  # the promised end never comes, because there are no more bytes
         assert pull(binary, to, host.url + "/m.gguf", *flags).returncode == 0
         assert command.read(to + "/m.gguf", "rb") == WEIGHTS
 
@@ -277,7 +277,7 @@ def test_pull_believes_only_certificates_of_authorities(binary):
             flags = ("--sha256", sha256(WEIGHTS), "--retries", "0")
             refused(binary, to, "its certificate is not believed", host.url + "/m.gguf", *flags)
             refused(binary, to, "its certificate is not believed", host.url.replace("127.0.0.1", "localhost") + "/m.gguf",
-                    *flags, "--ca-file", certificates.path("ca.pem"))  # it is another's
+                    *flags, "--ca-file", certificates.path("ca.pem"))  # the certificate of another authority
             refused(binary, to, "as PEM", host.url + "/m.gguf", *flags, "--ca-file", command.MODEL + "/config.json")
             with Host({"/m.gguf": WEIGHTS}) as plain:
                 host.tricks["/to-http.gguf"] = [{"redirect": plain.url + "/m.gguf", "always": True}]

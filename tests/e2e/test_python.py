@@ -25,7 +25,7 @@ QUIET = {"use_tqdm": False}
 
 
 def environment(binary):
-    """The package's source and the binary, as an installed wheel has both."""
+    """Returns an environment with the package's source and the binary, which an installed wheel contains together."""
     folder = tempfile.mkdtemp()
     os.symlink(os.path.abspath(binary), os.path.join(folder, "quire"))
     return {**os.environ, "PATH": folder + os.pathsep + os.environ["PATH"], "PYTHONPATH": os.path.join(ROOT, "python")}

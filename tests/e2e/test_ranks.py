@@ -119,7 +119,7 @@ def test_numbers_of_ranks_that_cannot_be(binary):
 
 
 def end_of_group(ranks, harm):
-    """Harms a rank while 8 requests run; every one of them must get an answer, none times out, and the server must end."""
+    """Harms a rank while 8 requests run. Each must get an answer, none may time out, and the server must end."""
     context = harness.Context(ranks.server.url, "none", ranks.server.process.pid)
     context.wait_ready(60)
     body = {"model": context.model, "prompt": "Once", "max_tokens": 400, "ignore_eos": True}

@@ -17,7 +17,7 @@ FLAGS = ("--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
 
 
 def without_ids(response):
-    """The output without what differs from one response to the next."""
+    """Returns the parts of the output that are the same for each response."""
     items = [item.to_dict() for item in response.output]
     for item in items:
         for name in ("id", "call_id", "parsed", "parsed_arguments"):
@@ -28,7 +28,7 @@ def without_ids(response):
 
 
 def streamed(client, **fields):
-    """The events of a stream as the client types them, and the response that it puts together from them."""
+    """Returns the events of a stream as the client parses them, and the response that it puts together from them."""
     with client.responses.stream(**fields) as stream:
         events = list(stream)
         return events, stream.get_final_response()
@@ -67,7 +67,7 @@ def test_a_conversation_with_tools(binary):
                   {"role": "user", "content": "It is sunny."}]
         answer = client.responses.create(model="tiny", previous_response_id=asked.id, input=result, tools=TOOLS)
         assert answer.output_text == "It is sunny." and answer.previous_response_id == asked.id, answer
-        # The same without the server's memory.
+        # Asks the same without the server's stored responses.
         items = [{"role": "user", "content": f"<think>So.</think>{CALL}"}, *asked.output, *result]
         alone = client.responses.create(model="tiny", input=items, tools=TOOLS, store=False)
         assert without_ids(alone) == without_ids(answer), (alone, answer)

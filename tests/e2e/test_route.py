@@ -70,7 +70,7 @@ def test_answers_through_the_gateway_are_those_of_a_server(binary):
         assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == whole.choices[0].message.content
         status, _, text = fleet.context.request("POST", "/v1/completions", {"model": "nobody", "prompt": "x"})
         assert status == 404 and "nobody" in text, (status, text)
-        # One conversation stays where its beginning is cached.
+        # A conversation stays on the server that has its beginning in the cache.
         before = [backend["requests_total"] for backend in fleet.backends()]
         messages = [{"role": "user", "content": "Tell me a story about a fox and an owl. " * 20}]
         for _ in range(4):
@@ -82,7 +82,7 @@ def test_answers_through_the_gateway_are_those_of_a_server(binary):
 
 
 def test_servers_that_die_during_load(binary):
-    """Every request ends with its whole answer or with an error that says what happened."""
+    """Every request ends with its complete answer or with an error that says what happened."""
     with Fleet(binary) as fleet:
         model = fleet.context.model
         outcomes, stop = [], threading.Event()
@@ -128,7 +128,8 @@ def test_servers_that_die_during_load(binary):
                 assert "cut off" in text or "backend" in text, text
         errors = [text for _, what, text, _ in outcomes if what == "error"]
         assert len(errors) < 0.2 * len(outcomes), (len(errors), len(outcomes))
-        # What had not begun was asked of another: only streams that had begun are lost, and said to be.
+        # Requests that had not begun were sent to another server. Only streams that had begun are
+        # lost, and their clients are told.
         assert all("cut off" in text for text in errors), errors
         print(f"    {len(outcomes)} requests, {len(errors)} cut off by nine deaths", flush=True)
 
@@ -204,7 +205,7 @@ def test_gateways_that_cannot_be(binary):
 
 def test_ten_thousand_open_streams_through_the_gateway(binary):
     """The gateway holds ten thousand open streams in bounded memory, on one core."""
-    # This process holds both ends of each.
+    # This process has both ends of each connection.
     count = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 500)
     backend = StreamHolder()
     with Server(binary, "--backend", f"http://127.0.0.1:{backend.port}", "--health-interval-ms", "200", verb="route") as gateway:
@@ -241,7 +242,7 @@ def test_ten_thousand_open_streams_through_the_gateway(binary):
 
 
 class StreamHolder:
-    """Begins an event stream for everybody who posts, and holds it open."""
+    """Begins an event stream for every POST request, and keeps it open."""
 
     def __init__(self):
         import selectors

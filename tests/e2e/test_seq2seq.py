@@ -47,12 +47,12 @@ def test_answers_are_those_of_transformers(binary):
                 got = complete(context, one["text"], tokens)
                 assert got.choices[0].text == one["answer"], (name, got.choices[0].text, one)
                 assert got.usage.prompt_tokens == len(one["source"]), (got.usage, one)
-            # Ids as they are, several at once, and streamed.
+            # Sends ids instead of text, several at once, and as streams.
             many = complete(context, [one["source"] for one in answers], tokens)
             assert [c.text for c in many.choices] == [one["answer"] for one in answers], many
             chunks = complete(context, answers[0]["text"], tokens, stream=True)
             assert "".join(c.choices[0].text for c in chunks) == answers[0]["answer"]
-            # What is chosen among n is chosen behind the same source; beams are at least as likely as one.
+            # All n choices use the same source, and beams are at least as likely as one choice.
             pair = complete(context, answers[0]["text"], tokens, n=2, logprobs=0,
                             extra_body={"use_beam_search": True, "length_penalty": 0, "ignore_eos": True})
             one = complete(context, answers[0]["text"], tokens, logprobs=0, extra_body={"ignore_eos": True})

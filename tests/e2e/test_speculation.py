@@ -66,7 +66,8 @@ def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
             head = getattr(draft_heads, method)(os.path.join(folder, method))
             config = {"method": method, "model": head, "num_speculative_tokens": 3,
                       "enable_adaptive_verification": False}
-            # A prefix that is in the cache, prompts in chunks, and little KV, which preempts.
+            # Tests a prefix that is in the cache, prompts in chunks, and so little KV that requests
+            # are preempted.
             for flags in ((), ("--max-num-batched-tokens", "32", "--max-model-len", "512", "--num-gpu-blocks-override",
                                "40")):
                 got, num_drafts, _ = answers(binary, "--speculative-config", json.dumps(config), *flags)
@@ -75,7 +76,7 @@ def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
 
 
 def test_who_drafts_where_nobody_says(binary):
-    """The suffix drafter, but for layers with states, and for stages that run at once."""
+    """The default is the suffix drafter, except for layers with states and for stages that run at the same time."""
     def log_of(*flags):
         with Server(binary, *flags) as server:
             return server.output()

@@ -13,7 +13,7 @@ from process import Server
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MODEL = os.path.join(ROOT, "tests", "goldens", "speech", "whisper")
 RECORDING = os.path.join(MODEL, "recording.wav")
-# A model of random weights is never sure: its first attempt is to stand.
+# A model of random weights is never certain, so these settings accept its first attempt.
 STEADY = {"logprob_threshold": "-1000", "compression_ratio_threshold": "1000"}
 
 
@@ -55,7 +55,7 @@ def refused(context, status, part, **fields):
 
 
 def test_windows_are_those_of_transformers(binary):
-    """Whole windows; behind the end of a recording the oracle pads with another silence."""
+    """Compares whole windows; behind the end of a recording, transformers pads with another silence."""
     with open(os.path.join(MODEL, "golden.json")) as file:
         expected = [s for s in json.load(file)["segments"] if s["end"] <= 2.3]
     server, context = served(binary)
@@ -72,7 +72,7 @@ def test_windows_are_those_of_transformers(binary):
 
 
 def test_words_are_those_of_transformers(binary):
-    """Of whole windows, in the text of the segments, in order."""
+    """Compares the words of whole windows, in the text of the segments and in order."""
     with open(os.path.join(MODEL, "golden.json")) as file:
         expected = [w for s in json.load(file)["segments"] if s["end"] <= 2.3 for w in s["words"]]
     server, context = served(binary)
@@ -149,7 +149,7 @@ def test_what_is_refused(binary):
         lying[22:24] = struct.pack("<H", 60000)
         refused(context, 400, "", file=bytes(lying))
         nan = bytearray(tone(0.5))
-        nan[20:22] = struct.pack("<H", 3)  # as floats
+        nan[20:22] = struct.pack("<H", 3)  # the samples are floats
         nan[34:36] = struct.pack("<H", 32)
         nan[44:] = struct.pack("<f", float("nan")) * ((len(nan) - 44) // 4)
         refused(context, 400, "audio", file=bytes(nan))

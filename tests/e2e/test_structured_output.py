@@ -102,7 +102,7 @@ def test_choices_share_a_grammar(ctx):
 
 
 def check_tree(ctx):
-    """A schema that refers to itself. The model may nest until max_tokens: what is there is then closed and read."""
+    """The schema refers to itself. The model may nest until max_tokens, so the test closes the text and parses it."""
     choice = ctx.client().chat.completions.create(
         model=ctx.model, messages=MESSAGES, max_tokens=60, temperature=1, seed=0,
         extra_body={"structured_outputs": {"json": TREE, "disable_any_whitespace": True}}).choices[0]
@@ -160,4 +160,4 @@ def test_attacks_are_refused_at_once(ctx):
     ]
     for rule in attacks:
         refused(ctx, "structured_outputs." + next(iter(rule)), extra_body={"structured_outputs": rule})
-    check_person(ask(ctx, response_format=person_format()))  # and the server goes on
+    check_person(ask(ctx, response_format=person_format()))  # the server still works

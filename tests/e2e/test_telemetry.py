@@ -18,7 +18,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "te
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Keeps what comes; answers with `status` after `delay_s`."""
+    """Stores what it receives, and answers with `status` after `delay_s`."""
     daemon_threads = True
 
     def __init__(self, status=200, delay_s=0, tls=None):
@@ -104,12 +104,13 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
         assert before_ns <= start_ns < end_ns <= time.time_ns(), span
         first_s, whole_s = said["gen_ai.latency.time_to_first_token"], said["gen_ai.latency.e2e"]
         assert 0 < first_s <= whole_s <= (end_ns - start_ns) * 1e-9 + 0.01, (said, start_ns, end_ns)
-        ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client does not want it
+        ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client asks for no spans
         ask(context, traceparent="nonsense")
         wait_for(lambda: len(collector.spans()) == 2)
         assert collector.spans()[1]["traceId"] != TRACE and "parentSpanId" not in collector.spans()[1]
         assert context.metric("quire:otlp_spans_sent_total") == 0  # it has no labels
-        # A span counts as sent once its answer has come back, which is after the collector has it.
+        # A span counts as sent when its answer has arrived, which is after the collector received
+        # it.
         wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
 
 
@@ -140,14 +141,15 @@ def test_the_routers_span_is_the_parent_of_the_servers(binary):
             assert said["quire.route.backend"] == server.url.removeprefix("http://"), said
             assert (said["http.response.status_code"], said["url.path"]) == ("200", "/v1/chat/completions"), said
             assert said["quire.route.attempts"] == "1" and said["quire.route.time_to_first_byte"] > 0, said
-            ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client wants no spans
+            ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client asks for no spans
             ask(context)
             wait_for(lambda: len(collector.spans()) == 4)
             last = {span["name"]: span for span in collector.spans()[2:]}
             assert last["llm_request"]["parentSpanId"] == last["route_request"]["spanId"], last
             assert "parentSpanId" not in last["route_request"], last
             wait_for(lambda: "quire:route_requests_total" in collector.metrics())
-            # A span counts as sent once its answer has come back, which is after the collector has it.
+            # A span counts as sent when its answer has arrived, which is after the collector
+            # received it.
             wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
 
 
@@ -186,7 +188,7 @@ def test_a_collector_behind_https(binary):
                 ask(harness.Context(server.url, "none", None))
                 wait_for(lambda: len(collector.spans()) == 2)
             assert collector.headers[-1].get("api-key") == "b", collector.headers
-            with Server(binary, *flags) as server:  # the system's authorities do not know it
+            with Server(binary, *flags) as server:  # its authority is not one of the system's
                 context = harness.Context(server.url, "none", None)
                 ask(context)
                 wait_for(lambda: "quire:otlp_spans_dropped_total 1.0" in context.request("GET", "/metrics")[2])
@@ -197,7 +199,7 @@ def test_a_collector_behind_https(binary):
 def test_requests_are_logged_with_the_fields_of_their_spans(binary):
     with Server(binary, "--hardware", "none", "--enable-log-requests", "--log-format", "json") as server:
         context = harness.Context(server.url, "none", None)
-        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # of a trace that is not collected
+        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # its trace is not collected
         context.request("GET", "/health")
         wait_for(lambda: '"request"' in server.output())
         lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
@@ -237,7 +239,7 @@ def test_a_collector_that_fails_or_hangs_harms_nobody(binary):
             context = harness.Context(server.url, "none", None)
             for _ in range(5):
                 ask(context)
-            # Answers do not wait for a collector that hangs: it has got nothing so far.
+            # Answers do not wait for a collector that hangs: it has received nothing yet.
             assert "delay_s" not in kwargs or not collector.bodies
     with Server(binary, "--hardware", "none", "--otlp-traces-endpoint", "http://127.0.0.1:9") as server:
         context = harness.Context(server.url, "none", None)

@@ -20,7 +20,7 @@ def chat(binary, *flags):
 
 
 def context_use(terminal):
-    """Returns the tokens in the context after an answer, and the most that it holds."""
+    """Returns the tokens in the context after an answer, and the size of the context."""
     found = terminal.expect(r"\[context: (\d+) of (\d+) tokens, (\d+) %\]")
     used, most, percent = (int(group) for group in found.groups())
     assert percent == 100 * used // most, found.group(0)
@@ -36,7 +36,7 @@ def copy_of_model(folder, *left_out):
 
 
 def model_that_never_ends(folder):
-    """Answers end at --max-tokens or the context alone, so that there is time to do something meanwhile."""
+    """Makes a model whose answers end only at --max-tokens or the context, so that tests have time to act."""
     path = copy_of_model(folder)
     name = os.path.join(path, "generation_config.json")
     config = {**json.loads(read(name)), "eos_token_id": 2047}
@@ -212,7 +212,7 @@ def test_chat_ctrl_c_stops_the_answer_and_not_the_program(binary):
 
 
 def test_chat_ctrl_c_stops_a_long_prompt(binary):
-    """No text has come yet."""
+    """Ctrl-C comes before the first text."""
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--max-num-batched-tokens", "1", "--max-num-seqs", "1", "--threads", "1")
         with chat(binary, model_that_never_ends(folder), *flags) as terminal:
@@ -282,7 +282,7 @@ def test_generate_reads_standard_input(binary):
         assert PROMPT + piped(binary, data, flag)[1] == expected, flag
     code, out, err = piped(binary, b"")
     assert code == 1 and out == "" and "standard input: expected a text, got nothing" in err, (code, out, err)
-    with Terminal(binary, "generate") as terminal:  # nobody would know that it waits
+    with Terminal(binary, "generate") as terminal:  # a user could not see that it waits for input
         terminal.expect("expected a prompt: -p TEXT, --prompt-file FILE or text on standard input")
         assert terminal.wait() == 1
 

@@ -14,7 +14,7 @@ from process import Server
 
 
 class Certificates:
-    """An authority, and files in `folder` as the flags want them."""
+    """A certificate authority, and files in `folder` as the flags require them."""
 
     def __init__(self, folder):
         import trustme
@@ -26,7 +26,7 @@ class Certificates:
         return os.path.join(self.folder, name)
 
     def issue(self, name):
-        """Writes a new certificate for 127.0.0.1 and its key over those of that name."""
+        """Replaces the certificate for 127.0.0.1 and its key under this name by new ones."""
         issued = self.authority.issue_cert("127.0.0.1")
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         for file, data in ((f"{name}.pem", chain), (f"{name}.key", issued.private_key_pem.bytes())):
@@ -77,12 +77,12 @@ def test_https(binary):
             assert server.url.startswith("https://"), server.url
             context = certificates.context()
             status, _, connection = get(server, context)
-            assert status == 200 and get(server, context, connection=connection)[0] == 200  # kept alive
+            assert status == 200 and get(server, context, connection=connection)[0] == 200  # the connection is kept alive
             whole = complete(server, context, stream=False)
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 streams = list(pool.map(lambda _: complete(server, context, stream=True), range(16)))
             assert set(streams) == {whole}
-            # A body of many records, and an answer longer than one.
+            # Sends a body of many TLS records, and receives an answer of more than one.
             connection.request("POST", "/tokenize", json.dumps({"prompt": "word " * 100_000}),
                                {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -93,7 +93,7 @@ def test_https(binary):
                     assert encrypted.version() in ("TLSv1.2", "TLSv1.3")
                     encrypted.sendall(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                     received = b""
-                    while piece := encrypted.recv(4096):  # raises where the end is not said
+                    while piece := encrypted.recv(4096):  # raises if the end is not announced
                         received += piece
                     assert received.startswith(b"HTTP/1.1 200"), received
 

@@ -15,7 +15,7 @@ ARGUMENTS = {"city": "Zürich \"old town\"\n", "days": 3, "tags": ["a", 2]}
 JSON = json.dumps(ARGUMENTS, ensure_ascii=False)
 PYTHON = "city='Zürich \"old town\"\\n', days=3, tags=['a', 2]"
 
-# Dialect to a reply with one call; %j stands for its arguments as JSON.
+# For each dialect, a reply with one call; %j stands for its arguments as JSON.
 REPLIES = {
     "hermes": '<tool_call>\n{"name": "get_weather", "arguments": %j}\n</tool_call>',
     "llama3_json": '{"name": "get_weather", "parameters": %j}',
@@ -45,7 +45,7 @@ def ask(client, reply, **fields):
 
 
 def folded(stream):
-    """The streamed answer's message, its calls by index, and the finish reason."""
+    """Returns the message of a streamed answer, its calls by index, and the finish reason."""
     content, reasoning, calls, finish = "", "", {}, None
     for chunk in stream:
         for choice in chunk.choices:
@@ -139,14 +139,14 @@ def forced(client, seed=0, tools=FORCED_TOOLS, **fields):
 
 
 def test_calls_that_must_come_are_valid_in_every_style(binary):
-    """The built-in model cannot write calls by itself."""
+    """The built-in model cannot write calls by itself, so only the grammar can make them valid."""
     for dialect in REPLIES:
         with Server(binary, "--tool-call-parser", dialect) as server:
             client = client_of(server)
             for seed in range(3):
                 choice = forced(client, seed, tool_choice="required", parallel_tool_calls=False).choices[0]
                 if choice.finish_reason == "length" and dialect in ("qwen3_coder", "glm45", "pythonic", "gemma4"):
-                    continue  # their grammars hold values to types, not to lengths
+                    continue  # their grammars restrict the types of values, not their lengths
                 assert choice.finish_reason == "tool_calls" and not choice.message.content, (dialect, choice)
                 (call,) = choice.message.tool_calls
                 if call.function.name == "stop":
@@ -177,13 +177,13 @@ def test_what_forced_calls_are_refused_for(binary):
                 raise AssertionError(f"expected a refusal of {fields}")
             except openai.BadRequestError as error:
                 assert error.param == param, (error.param, error.message)
-        # A response_format is about content, of which there is none.
+        # A response_format restricts the content, and there is none.
         choice = forced(client, tool_choice="required", response_format={"type": "json_object"}).choices[0]
         assert choice.message.tool_calls, choice
 
 
 def bfcl_questions():
-    """Every function of the benchmark's files as tools of the API, where the data is at hand."""
+    """Returns every function of the benchmark's files as tools of the API, if the data is available."""
     root = os.environ.get("QUIRE_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../../shared/data")
     folder = os.path.join(root, "api/bfcl")
     if not os.path.isdir(folder):
@@ -195,13 +195,13 @@ def bfcl_questions():
     return questions
 
 
-# What ends values of a type, which a model that writes at random would not.
+# Limits that end values of a type, because a model that writes at random would not end them.
 LIMITS = {"string": {"maxLength": 12}, "array": {"maxItems": 2}, "integer": {"minimum": -999, "maximum": 999},
           "number": {"minimum": -999, "maximum": 999}, "object": {"additionalProperties": False}}
 
 
 def bounded(schema):
-    """The benchmark writes Python's names of types and no limits."""
+    """Converts a function of the benchmark, which has Python's names of types and no limits."""
     if isinstance(schema, list):
         return [bounded(value) for value in schema]
     if not isinstance(schema, dict):

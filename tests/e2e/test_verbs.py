@@ -58,7 +58,7 @@ def test_quantize_fp8(binary):
 
 
 def test_quantize_takes_up_an_interrupted_run(binary):
-    """A limit on file sizes kills the run twice: within the only shard, and after it."""
+    """A limit on file sizes kills the run twice: within the only shard, and behind it."""
     with tempfile.TemporaryDirectory() as folder:
         source, output, straight = (os.path.join(folder, name) for name in ("source", "output", "straight"))
         shutil.copytree(MODEL, source)
@@ -125,7 +125,7 @@ def test_quantize_by_activations(binary):
 
 
 def test_flags_are_refused_before_the_model_is_read(binary):
-    """There is no such model: what is said first was checked first."""
+    """The model does not exist, so an error about a flag shows that flags are checked first."""
     none = "/no-such-model"
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -180,7 +180,7 @@ def test_kv_cache_types(binary):
 
 
 def test_shape_weights(binary):
-    """A named shape with random weights, stored as asked: smaller, and requests run."""
+    """A named shape gets random weights of the chosen type: they are smaller, and requests run."""
     mib = {}
     for weights in ("auto", "int4-g32"):
         with Server(binary, "--shape", "qwen2.5-0.5b", "--shape-weights", weights, "--hardware", "none",
@@ -246,7 +246,7 @@ def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
         refused(binary, said, *arguments)
 
 
-# what a new user types
+# commands as a new user types them
 
 
 def test_no_verb_prints_help(binary):
@@ -328,7 +328,7 @@ def test_benches_show_progress_when_asked(binary):
         assert "running" not in ok(binary, "bench", *verb).stderr
         done = ok(binary, "bench", *verb, "--progress")
         assert "running 50 %" in done.stderr and "running 100 %" in done.stderr, done
-        # A share of a bound above 100 % says why.
+        # A share of more than 100 % of the bound must be explained.
         above = [share for share in re.findall(r"(\d+) % of the bound", done.stdout) if int(share) > 100]
         assert bool(above) == ("A share above 100 %" in done.stdout), done.stdout
     with Server(binary) as server:
@@ -384,7 +384,7 @@ def test_serve_with_reasoning_and_tool_parsers(binary):
         assert (choice["finish_reason"] == "tool_calls") == bool(choice["message"].get("tool_calls")), text
         status, kind, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "stream": True})
         assert status == 200 and kind.startswith("text/event-stream") and text.rstrip().endswith("data: [DONE]"), text
-    with Server(binary, "--enable-auto-tool-choice") as server:  # the template tells how calls are written
+    with Server(binary, "--enable-auto-tool-choice") as server:  # the template shows the format of calls
         status, _, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "auto"})
         assert status == 200 and json.loads(text)["choices"][0]["finish_reason"] == choice["finish_reason"], text
     with Server(binary, "--tool-call-parser", "none", "--reasoning-parser", "none") as server:
@@ -431,7 +431,7 @@ def test_a_template_of_the_request_serves_a_model_without_one(binary):
 
 
 def test_serve_flags_reach_the_engine(binary):
-    """Limits and policies that the server and the engine check, each for itself."""
+    """The server and the engine each check their own limits and policies."""
     completion = {"prompt": PROMPT, "max_tokens": 2, "temperature": 0, "logprobs": 30, "priority": -3}
     with Server(binary, "--max-logprobs", "-1", "--scheduling-policy", "priority") as server:
         status, _, text = fetch(server.url, "/v1/completions", completion)
@@ -509,7 +509,7 @@ def test_api_key_guards_data_and_not_the_page(binary):
 
 
 def write_adapter(folder, config, shapes):
-    """As PEFT saves one, of zeros."""
+    """Writes an adapter of zeros as PEFT saves it."""
     header, end = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -574,7 +574,7 @@ def test_shells_and_man_know_every_verb(binary):
 
 
 def settings(binary, text, *flags, **environment):
-    """What `serve` would run with, as lines of its --print-config."""
+    """Returns the settings that `serve` would use, as lines of its --print-config."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "quire.yaml")
         with open(path, "w") as file:
@@ -600,12 +600,12 @@ trust-remote-code: true
     assert any(line.startswith("max-model-len: 2000 ") for line in lines), lines
     assert any(line.startswith('speculative-config: "{') and "suffix" in line for line in lines), lines
     assert "# block-size: 16" in lines, lines
-    # The command line goes before the environment, which goes before the file.
+    # The command line overrides the environment, which overrides the file.
     code, lines, said, _ = settings(binary, text, QUIRE_PORT="8200", QUIRE_BLOCK_SIZE="32")
     assert code == 0 and "port: 8200  # $QUIRE_PORT" in lines and "block-size: 32  # $QUIRE_BLOCK_SIZE" in lines, lines
     _, lines, _, _ = settings(binary, text, "--port", "8300", QUIRE_PORT="8200")
     assert "port: 8300  # command line" in lines, lines
-    # What is printed is a file that says the same.
+    # The output is a file with the same settings.
     _, again, _, _ = settings(binary, "\n".join(lines))
     strip = [line.split("  # ")[0] for line in lines]
     assert [line.split("  # ")[0] for line in again] == strip, again

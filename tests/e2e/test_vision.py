@@ -62,7 +62,7 @@ def test_images_of_every_format(binary):
         assert len(seen) > 3, f"the images make no difference: {seen}"
         two = ask(context, question(data_url("wide.png"), data_url("tall.png")))
         assert two.usage.prompt_tokens == text.usage.prompt_tokens + 2 * TOKENS_PER_IMAGE
-        plain = ask(context, [{"role": "user", "content": "what is it"}])  # text as text, not as a list of parts
+        plain = ask(context, [{"role": "user", "content": "what is it"}])  # the content is text, not a list of parts
         assert plain.choices[0].message.content == text.choices[0].message.content
 
 
@@ -78,13 +78,13 @@ def test_same_image_again_and_streamed(binary):
         chunks = ask(context, question(data_url("wide.png")), stream=True)
         streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
         assert streamed == first.choices[0].message.content
-        # Each image is encoded once, and its time is told.
+        # Each image is encoded once, and the time of that is measured.
         assert context.metric("quire:media_encode_seconds_count") == 2
         assert context.metric("quire:media_encode_seconds_sum") > 0
 
 
 def test_beams_keep_their_picture(binary):
-    """What beams write about a picture is cached for nobody who writes the same without it."""
+    """The blocks of beams about a picture must not be found by requests without that picture."""
     for index in range(3):
         server, context = served(binary, "--enable-prompt-tokens-details")
         with server:
@@ -97,7 +97,7 @@ def test_beams_keep_their_picture(binary):
 
 
 def test_pictures_of_their_own_size(binary):
-    """Qwen's towers: an embedding for each cell of 8 pixels, of 67 x 41 as of 17 x 23."""
+    """Qwen's towers make one embedding for each cell of 8 pixels, for pictures of 67 x 41 and of 17 x 23."""
     for model in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):
         server, context = served(binary, model=model)
         with server:
@@ -118,7 +118,7 @@ def test_pictures_of_their_own_size(binary):
 
 
 def test_pictures_with_a_budget(binary):
-    """Gemma 4: as many cells of 12 pixels as 12 allow, and two tokens around them."""
+    """Gemma 4 makes as many cells of 12 pixels as a limit of 12 allows, with a token before and one behind them."""
     for model in ("gemma4", "gemma4_moe"):
         server, context = served(binary, model=model)
         with server:
@@ -136,7 +136,7 @@ def test_pictures_with_a_budget(binary):
 
 
 def test_pictures_that_take_no_tokens(binary):
-    """Llama 3.2 Vision looks at a picture beside its prompt; it takes one, or none."""
+    """Llama 3.2 Vision attends to a picture beside its prompt; it takes one picture or none."""
     server, context = served(binary, model="mllama")
     with server:
         text = ask(context, question(text="what is it"))
@@ -155,7 +155,7 @@ def test_pictures_that_take_no_tokens(binary):
 
 
 def test_rows_are_written_out(binary):
-    """Mistral 3 and Pixtral: a token behind each row of embeddings, of 17 x 23 pixels in cells of 8 or 4."""
+    """Mistral 3 and Pixtral write a token behind each row of embeddings, here for 17 x 23 pixels in cells of 8 or 4."""
     for model, tokens in (("mistral3", 3 * (3 + 1)), ("pixtral", 6 * (5 + 1))):
         server, context = served(binary, model=model)
         with server:
@@ -195,9 +195,9 @@ def test_responses_read_images(binary):
 
 
 def test_tiles_and_squares(binary):
-    """What stands for pictures of 67 x 41 and 40 x 90 in the prompts of families whose pictures are squares, and
-    tokens around them: Gemma 3 9 and start, end and four line breaks; LLaVA-NeXT the whole and grids of 2 x 2 and
-    3 x 1 tiles; SmolVLM and InternVL 4 for each tile."""
+    """Checks the tokens of pictures of 67 x 41 and 40 x 90 in families whose pictures are squares. Gemma 3 has 9, and start,
+    end and four line breaks around them; LLaVA-NeXT has the whole picture and grids of 2 x 2 and 3 x 1 tiles; SmolVLM and
+    InternVL have 4 per tile."""
     for model, wide, tall in (("gemma3", 9 + 6, 9 + 6), ("llava_next", 52, 66), ("smolvlm", None, None),
                               ("internvl", 7 * 4 + 2, 3 * 4 + 2)):
         server, context = served(binary, model=model)
@@ -216,8 +216,8 @@ def test_tiles_and_squares(binary):
 
 
 def test_crops_of_long_pictures(binary):
-    """Gemma 3's pan and scan: the whole of 67 x 41 and two crops, 9 tokens each and 6 around them, and what a prompt says
-    of them; a picture that is not long stays whole."""
+    """Gemma 3's pan and scan makes the whole picture of 67 x 41 and two crops, with 9 tokens each and 6 around them, and text
+    about them. A picture that is not long stays whole."""
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model")
         shutil.copytree(os.path.join(MODELS, "gemma3"), model)
@@ -239,7 +239,7 @@ def test_crops_of_long_pictures(binary):
             for name in ("wide.png", "tall.png"):
                 answer = ask(context, question(data_url(name)))
                 beside = answer.usage.prompt_tokens - text - 3 * (9 + 6)
-                assert abs(beside - words) <= 4, (name, answer.usage, words)  # pieces join at the edges
+                assert abs(beside - words) <= 4, (name, answer.usage, words)  # tokens may join where texts meet
                 again = ask(context, question(data_url(name)))
                 assert again.choices[0].message.content == answer.choices[0].message.content
         server = Server(binary, model, "--hardware", "none", "--max-image-tokens", "9")
@@ -249,7 +249,7 @@ def test_crops_of_long_pictures(binary):
 
 
 def test_images_on_ranks(binary):
-    """Answers about pictures, beside answers to texts, are on two ranks those of one, bit for bit."""
+    """On two ranks, answers about pictures have the same bits as on one, beside answers to texts."""
     def answers(server):
         context = harness.Context(server.url, "none", server.process.pid)
         context.wait_ready(60)
@@ -344,7 +344,7 @@ def test_models_without_eyes(binary):
 
 
 def test_mmproj_answers_as_the_folder_does(binary):
-    """The same model from llama.cpp's two files: found beside the model, named, and left out."""
+    """llama.cpp's two files give the same answers: the second file found beside the first, named, or left out."""
     import subprocess
     folder = os.path.join(ROOT, "tests", "goldens", "mmproj", "gemma3")
     model, tower = (os.path.join(folder, name) for name in ("model.gguf", "mmproj-model.gguf"))

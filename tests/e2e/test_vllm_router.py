@@ -90,7 +90,8 @@ class Servers:
 
 
 def in_float32(value):
-    """The router reads numbers and writes them again, and is off by a bit of a double; logprobs are float32."""
+    """Returns the value in float32, in which logprobs are computed: the router parses numbers and writes them again, which
+    changes the last bit of a double."""
     if isinstance(value, float):
         return struct.pack("f", value)
     if isinstance(value, dict):
@@ -99,7 +100,7 @@ def in_float32(value):
 
 
 def talk(context, turns=5):
-    """One conversation, whose prompts begin with those before."""
+    """Runs one conversation, in which each prompt begins with the ones before."""
     client = context.client()
     model = client.models.list().data[0].id
     messages = [{"role": "user", "content": PROMPT}]
@@ -107,7 +108,7 @@ def talk(context, turns=5):
         reply = client.chat.completions.create(model=model, messages=messages, max_tokens=8, temperature=0)
         messages += [{"role": "assistant", "content": reply.choices[0].message.content or "."},
                      {"role": "user", "content": "And what came then?"}]
-        time.sleep(0.2)  # for events to be heard
+        time.sleep(0.2)  # until the events have arrived
 
 
 def test_random(binary):
@@ -135,7 +136,7 @@ def test_cache_aware(binary):
 
 
 def test_kv_aware(binary):
-    """The router takes its books from our events: it must have credited what a server had cached."""
+    """The router records caches by Quire's events, and must have preferred the server with the cached prompt."""
     ports = [(free_port(), free_port()) for _ in range(3)]
 
     def events(i):
@@ -150,7 +151,8 @@ def test_kv_aware(binary):
                                 "--kv-event-replay-source", f"{url}=tcp://127.0.0.1:{replay}")]
         with Router("--worker-urls", *servers.urls, "--policy", "kv_aware", *sources, "--kv-event-model", model,
                     "--log-level", "debug") as router:
-            # One server has the prompt, asked for directly: only events can tell the router.
+            # Only one server has the prompt, because it was asked directly. Only its events can
+            # tell the router.
             having = harness.Context(servers.urls[2], "none", None)
             before = metric(having.url, "vllm:request_success_total")
             having.post("/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 1})
@@ -164,7 +166,7 @@ def test_kv_aware(binary):
 
 
 def test_prefill_and_decode(binary):
-    """One server prefills, two decode: the bits of one server that does both."""
+    """One server prefills and two decode. The answers must have the bits of one server that does both."""
     with tempfile.TemporaryDirectory() as folder, Server(binary, *PLAIN) as plain, \
             serve(binary, folder, "kv_producer", *CHUNKS) as producer, serve(binary, folder, "kv_consumer") as first, \
             serve(binary, folder, "kv_consumer") as second, \

@@ -56,7 +56,7 @@ class Surface(Context):
 
 
 C, H = "/v1/completions", "/v1/chat/completions"
-# (name, flags of the server, function)
+# Each case is (name, flags of the server, function).
 CASES, UNSUPPORTED = [], []
 
 
@@ -94,7 +94,7 @@ def basic_load_counts_what_runs(s):
     long.start()
     wait_for_load(s, 1)
     long.join()
-    wait_for_load(s, 0)  # a client may have its answer a moment before the server has counted it
+    wait_for_load(s, 0)  # a client may have its answer slightly before the server counts it
 
 
 @case()
@@ -614,13 +614,14 @@ for named, route, asked in (
     unsupported(named, route, **asked)
 
 
-# The command line. A model that is not there ends the start after the flags were read.
+# These cases test the command line. A model path that does not exist ends the start after the flags
+# were read.
 
 NO_MODEL = "/no/such/model"
 
 
 def flag_error(binary, *flags, **kwargs):
-    """Returns what the start says about the flags; empty when it came to read the model."""
+    """Returns the error of the start about the flags; empty if the program came to reading the model."""
     model = () if "--model" in flags else (NO_MODEL,)
     done = run(binary, "serve", *model, *flags, **kwargs)
     assert done.returncode == 1, (flags, done)

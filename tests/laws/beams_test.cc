@@ -1,5 +1,6 @@
-// Beam search with real models: the texts are transformers' (tools/make_beam_goldens.py), and they
-// and their log-probabilities are the same bits whatever happens around the search (law L4).
+// These tests run beam search with real models: the texts must be transformers'
+// (tools/make_beam_goldens.py), and they and their log-probabilities must have the same bits
+// whatever runs beside the search (law L4).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,14 +60,15 @@ std::unique_ptr<Engine> make_engine(const std::string& model, const std::string&
   engine.scheduler.long_prefill_token_threshold = setup.chunk;
   engine.scheduler.reserve_full_isl = setup.reserve_full_isl;
   auto made = Engine::create(engine, std::move(*runner), nullptr, std::make_shared<SteadyClock>());
-  return made.ok() ? std::move(*made) : nullptr;  // too few blocks for one request
+  // Fails if there are too few blocks for one request.
+  return made.ok() ? std::move(*made) : nullptr;
 }
 
 class Client {
  public:
   explicit Client(Engine& engine) : engine_(engine) {}
 
-  // The place of its texts in run()'s answer.
+  // Returns the index of the request's texts in run()'s result.
   size_t submit(GenerationRequest request) {
     const Status valid = engine_.prepare(request);
     QUIRE_CHECK(valid.ok(), "{}", valid.message());
@@ -85,7 +87,7 @@ class Client {
       QUIRE_CHECK(step < 20000, "the run does not end");
       engine_.step();
     }
-    engine_.step();  // the figures are those of the end
+    engine_.step();  // so that the statistics are those of the end
     for (size_t i = 0; i < channels_.size(); ++i) {
       while (auto delta = channels_[i]->try_pop()) {
         QUIRE_CHECK(delta->status.ok(), "{}", delta->status.message());
@@ -133,7 +135,7 @@ EarlyStopping early_stopping_of(const boost::json::value& value) {
 
 class BeamGoldens : public ::testing::TestWithParam<const char*> {};
 
-// All cases run together.
+// Runs all cases together.
 TEST_P(BeamGoldens, AreTransformersBeams) {
   const auto path =
       test::source_dir() / "tests" / "goldens" / "beams" / (std::string(GetParam()) + ".json");
@@ -176,7 +178,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
     return make_engine(GetParam().name, GetParam().dtype, setup);
   }
 
-  // Searches of which some share a prefix or a prompt.
+  // Returns searches of which some share a prefix or a prompt.
   static std::vector<GenerationRequest> searches() {
     std::mt19937 random(20261125);
     std::vector<TokenId> shared(40);
@@ -220,7 +222,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
     }
   }
 
-  // Whether every search has room by itself.
+  // Returns whether every search fits by itself.
   bool fits(const EngineSetup& setup) {
     const auto small = engine(setup);
     if (small == nullptr) return false;
@@ -232,7 +234,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
     return true;
   }
 
-  // The searches among requests that sample, all at once.
+  // Runs the searches together with requests that sample.
   void expect_same_together(const EngineSetup& setup, const std::vector<std::vector<Text>>& want,
                             const std::string& what, EngineStats* stats = nullptr) {
     const auto crowded = engine(setup);
@@ -271,7 +273,7 @@ TEST_P(BeamsL4, TogetherInChunksAndAfterHitsEqualsAlone) {
 TEST_P(BeamsL4, PreemptedEqualsAlone) {
   const auto want = alone();
   for (const bool caching : {false, true}) {
-    // From room for the widest search alone, until some search has to give way.
+    // Begins with room for the widest search alone, and reduces it until a search is preempted.
     EngineStats stats;
     for (int32_t num_blocks = 12; num_blocks < 200; num_blocks += 6) {
       const EngineSetup setup{.num_blocks = num_blocks,
@@ -282,7 +284,7 @@ TEST_P(BeamsL4, PreemptedEqualsAlone) {
       expect_same_together(setup, want, fmt::format("{} blocks", num_blocks), &stats);
       if (stats.num_preemptions > 0) break;
     }
-    // Beams over windows are promised all their blocks at once, so that none has to give way.
+    // Beams over sliding windows reserve all their blocks at once, so none is preempted.
     if (std::string_view(GetParam().name) == "gemma3") continue;
     EXPECT_GT(stats.num_preemptions, 0u) << "the load must preempt to mean anything";
   }

@@ -1,7 +1,7 @@
-// Pictures that a language model looks at instead of reading them as tokens (Llama 3.2 Vision), over the
-// real scheduler, KV manager and model: what transformers computes (tools/make_vision_goldens.py),
-// and law L4: whatever is in the batch, cut, cached, evicted or preempted, a request gets the bits
-// that it gets alone.
+// These tests run pictures that a language model attends to instead of reading them as tokens
+// (Llama 3.2 Vision), over the real scheduler, KV manager and model. The results must be those of
+// transformers (tools/make_vision_goldens.py), and law L4 must hold: whatever is in the batch, cut,
+// cached, evicted or preempted, a request gets the bits that it gets alone.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -23,9 +23,9 @@ namespace {
 using test::floats_of;
 using test::ids_of;
 
-constexpr double kF32Budget = 1e-4;  // of the norm of all rows
-constexpr int32_t kWidth = 32;       // of the language model
-constexpr TokenId kPicture = 152;    // the token that stands for one
+constexpr double kF32Budget = 1e-4;  // share of the norm of all rows
+constexpr int32_t kWidth = 32;       // of the language model's hidden states
+constexpr TokenId kPicture = 152;    // the placeholder of a picture
 
 std::filesystem::path golden_dir() {
   return test::source_dir() / "tests" / "goldens" / "vision" / "mllama";
@@ -39,7 +39,7 @@ VisionSpec vision_of(const ModelFiles& files) {
   return std::move(**vision);
 }
 
-// A canvas, and the rows that come of it.
+// A Picture is a canvas and the rows that the encoder makes of it.
 struct Picture {
   std::shared_ptr<MediaItem> item;
   std::vector<float> rows;
@@ -58,13 +58,13 @@ Picture picture_of(const boost::json::value& json, std::string key, const Vision
 
 struct Case {
   std::vector<TokenId> prompt, tokens;
-  std::shared_ptr<const MediaItem> picture;  // null: it is text alone
+  std::shared_ptr<const MediaItem> picture;  // null for text alone
 };
 
 struct Golden {
   std::vector<Picture> pictures;
   std::vector<Case> cases;
-  boost::json::array files;  // image files, with what transformers makes of them
+  boost::json::array files;  // image files, with transformers' results
 };
 
 Golden read_golden() {
@@ -100,7 +100,7 @@ Request make_request(uint64_t id, const Case& one, int32_t max_tokens, float tem
   return request;
 }
 
-// A model's tower by itself, in float32.
+// A Tower is a model's vision tower alone, in float32.
 class Tower {
  public:
   Tower() : place_(open_files()) {
@@ -150,7 +150,7 @@ TEST(Canvas, PicturesOfAnotherSizeAreRefused) {
   EXPECT_EQ(tower.encoder().encode(wrong).status().code(), StatusCode::kInvalidArgument);
 }
 
-// From the pixels of a file to the canvas, within one step of 8 bits, and to rows.
+// Compares canvases of image files, within one step of 8 bits, and then the rows.
 TEST(Canvas, FilesBecomeTheOraclesCanvases) {
   Tower tower;
   const VisionSpec vision = vision_of(tower.files());
@@ -193,13 +193,14 @@ TEST(Canvas, GreedyTokensAreTheOracles) {
   }
 }
 
-// Same prompts with other pictures, the same again, and text alone: nobody sees another's picture.
+// Returns the same prompts with different pictures, repeated ones, and text alone: no request may
+// get another request's picture.
 std::vector<Request> make_load() {
   const std::vector<Case> cases = read_golden().cases;
   std::vector<Request> requests;
   for (uint64_t id = 1; id <= 15; ++id) {
     Case one = cases[id % cases.size()];
-    // Longer than a source has rows.
+    // This prompt is longer than a source has rows.
     if (id % 4 == 0) one.prompt.insert(one.prompt.end(), 60, TokenId{45});
     requests.push_back(make_request(id, one, 12, id % 3 == 0 ? 0.8f : 0.0f));
   }

@@ -11,7 +11,7 @@
 
 namespace quire::test {
 
-// Ends the test program when the model cannot be opened.
+// Aborts the test program if the model cannot be opened.
 inline std::shared_ptr<const ModelFiles> golden_model(const std::string& name) {
   const auto path = source_dir() / "tests" / "goldens" / "models" / name;
   Result<ModelFiles> files = ModelFiles::open(path.string());

@@ -1,7 +1,7 @@
-// Law L4 for KV in files on GPUs: an answer that goes on from KV which another engine computed has the
-// bits of one engine's, whatever the ranks, stages and blocks of either. The file is linked twice: with
-// the emulated device, whose copies run as late and as early as they may, and with a GPU (skipped by
-// name where there is none).
+// Law L4 for KV in files on GPUs: an answer that continues from KV which another engine computed
+// has the bits of one engine's answer, whatever the ranks, stages and blocks of both. The file is
+// linked twice: with the emulated device, whose copies run as late and as early as allowed, and
+// with a GPU (skipped by name if there is none).
 #include <gtest/gtest.h>
 
 #include "exec/gpu/gpu_runner.h"

@@ -1,7 +1,8 @@
-// The real scheduler runs over GpuRunner. Steps that are planned and queued while others run give
-// the answers of one step at a time, whatever ends, is aborted or is preempted meanwhile, whatever
-// comes back from host memory, and whoever drafts. The file is linked twice: with the emulated device, which
-// runs queued work as late as it may, and with a GPU (skipped by name where there is none).
+// These tests run the real scheduler over GpuRunner. Steps that are planned and queued while others
+// run must give the answers of one step at a time, whatever requests end, are aborted or are
+// preempted in between, whatever blocks are loaded from host memory, and whoever drafts. The file
+// is linked twice: with the emulated device, which runs queued work as late as allowed, and with a
+// GPU (skipped by name if there is none).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,8 +23,8 @@ constexpr int32_t kMaxModelLen = 80;
 
 struct Ask {
   Request request;
-  int step = 0;        // the step in which it comes
-  int abort_step = 0;  // the step in which its client leaves; 0: it stays
+  int step = 0;        // the step in which the request arrives
+  int abort_step = 0;  // the step in which its client leaves; 0 if it stays
 };
 
 struct Answer {
@@ -58,7 +59,7 @@ class System {
     options.block_size = 8;
     options.max_model_len = kMaxModelLen;
     options.kv_cache_memory_bytes = int64_t{8} << 20;
-    options.max_logits_bytes = 5 * kVocab * 4;  // the logits of a step take several rounds
+    options.max_logits_bytes = 5 * kVocab * 4;  // so that the logits of a step take several rounds
     options.threads = 1;
     options.pin_threads = false;
     options.max_num_batched_tokens = kStepTokens;
@@ -157,7 +158,7 @@ class System {
       ran.num_drafts += update.num_drafts;
       ran.num_accepted_drafts += update.num_accepted_drafts;
       append(answer.logprobs, update.result->logprobs);
-      if (!update.result->prompt_logprobs.empty()) {  // they come again after a preemption
+      if (!update.result->prompt_logprobs.empty()) {  // they are returned again after a preemption
         answer.prompt_logprobs.resize(static_cast<size_t>(update.result->prompt_logprobs_begin) -
                                       1);
         append(answer.prompt_logprobs, update.result->prompt_logprobs);
@@ -176,7 +177,7 @@ class System {
   std::unique_ptr<GpuRunner> runner_;
 };
 
-// Some parameters are for what the device samples, some for what only the host does (penalties).
+// Some parameters are for sampling on the device, some are only supported on the host (penalties).
 SamplingParams random_params(std::mt19937& rng) {
   SamplingParams params;
   params.max_tokens = static_cast<int32_t>(1 + rng() % 14);
@@ -236,7 +237,7 @@ void expect_same(const std::vector<Ask>& asks, const Ran& got, const Ran& want) 
     SCOPED_TRACE(testing::Message() << "request " << id);
     const Answer& a = got.answers.at(id);
     const Answer& b = want.answers.at(id);
-    // An abort may come a token earlier or later.
+    // An abort may take effect a token earlier or later.
     const bool cut =
         a.status == RequestStatus::kFinishedAborted || b.status == RequestStatus::kFinishedAborted;
     if (!cut) {
@@ -267,7 +268,7 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
     const Ran one_at_a_time = System(model, {}).run(asks);
     const Ran overlapped = System(model, {.async_scheduling = true}).run(asks);
     expect_same(asks, overlapped, one_at_a_time);
-    const int32_t few_blocks = seed % 2 ? 18 : 34;  // room for one request, and little more
+    const int32_t few_blocks = seed % 2 ? 18 : 34;  // room for little more than one request
     const Ran tight = System(model, {.async_scheduling = true,
                                      .num_blocks = few_blocks,
                                      .num_host_blocks = 64,
@@ -280,9 +281,9 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
   EXPECT_GT(num_preemptions, 0);
 }
 
-// Prompts begin alike, but so far apart that what they share has left the cache. It comes back from
-// host memory, and the answers are those of a cache that never had to evict, as early or late as
-// blocks are copied.
+// Prompts have the same beginnings, but so far apart that the shared blocks were evicted and are
+// loaded from host memory. The answers must be those of a cache that never evicts, however early or
+// late blocks are copied.
 TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   constexpr int kRequests = 12;
   std::vector<Ask> asks;
@@ -305,7 +306,7 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   }
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);
-    const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // some 7 blocks a group
+    const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // about 7 blocks per group
     const Ran roomy = System(model, {.async_scheduling = true}).run(asks);
     for (const EmulatedCopies when : {EmulatedCopies::kEarly, EmulatedCopies::kLate}) {
       const Ran tight = System(model, {.async_scheduling = true,
@@ -319,8 +320,9 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   }
 }
 
-// Drafts of the request's own text, and of models on a GPU of their own: the same one, which is mostly
-// right, its first layer, which is seldom, and a head that reads the served model's states.
+// Drafts come from the request's own text, or from models on a GPU of their own: the same model,
+// which is mostly right, its first layer, which is seldom right, and a head that reads the served
+// model's states.
 TEST_F(GpuOverlap, DraftsGiveTheSameAnswers) {
   struct Case {
     SpeculativeConfig config;

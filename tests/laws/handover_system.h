@@ -1,4 +1,4 @@
-// Engines that hand KV over to each other through files, for tests of law L4.
+// These engines hand KV over to each other through files, for tests of law L4.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ struct Text {
 
 class Server {
  public:
-  // An empty folder: no files.
+  // An empty `folder` means that the engine uses no files.
   Server(std::unique_ptr<Executor> executor, int32_t block_size, const std::string& folder,
          const KvHandoverOptions& handover = {}) {
     EngineOptions options;
@@ -60,7 +60,7 @@ class Server {
     options.log_interval_us = 0;
     options.scheduler.max_model_len = 96;
     options.scheduler.max_num_seqs = 8;
-    options.scheduler.max_num_batched_tokens = 24;  // a prompt takes several steps
+    options.scheduler.max_num_batched_tokens = 24;  // so that a prompt takes several steps
     if (!folder.empty()) {
       auto directory = KvDirectory::open(folder, {1, 2, 3});
       QUIRE_CHECK(directory.ok(), "{}", directory.status().message());

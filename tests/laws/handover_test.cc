@@ -1,5 +1,5 @@
-// Law L4 for prefill and decode apart: an answer that goes on from KV which another engine computed has
-// the bits of one engine's, whatever the ranks, stages and blocks of either.
+// Law L4 for separate prefill and decode: an answer that continues from KV which another engine
+// computed has the bits of one engine's answer, whatever the ranks, stages and blocks of both.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ std::string to_string(const Side& side) {
                      side.block_size);
 }
 
-// Null: so many ranks or stages cannot share the model.
+// Returns null if the model cannot be split into so many ranks or stages.
 std::unique_ptr<Executor> make_executor(const TestModel& model, const Side& side) {
   const ModelRunnerOptions options = runner_options(model, side.block_size);
   if (side.num_stages > 1) {
@@ -74,10 +74,10 @@ TEST_P(Handovers, SameBitsBetweenUnlikeEngines) {
     EXPECT_EQ(given.handover->num_tokens, 64);
     request.handover = given.handover;
     expect_same_bits(decode.ask(request), want);
-    decode.ask(make_request(2));  // whose step shows the counters
+    decode.ask(make_request(2));  // a step updates the counters
     EXPECT_EQ(decode.stats().kv_files->takeovers, 1);
     EXPECT_EQ(decode.stats().kv_files->takeovers_failed, 0);
-    // What the one that decodes has written, the other one reads.
+    // The first server reads what the decoding one has written.
     GenerationRequest longer = make_request(1);
     longer.params.max_tokens = 1;
     expect_same_bits(prefill.ask(longer), [&] {
@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
       return info.param.name + (info.param.kv_dtype == "auto" ? "" : "_" + info.param.kv_dtype);
     });
 
-// Files that have gone between the legs: the request fails, or is computed, as its engine is told.
+// If files were removed between the legs, the request fails or is computed again, as the engine's
+// option says.
 TEST(Handovers, WhatHasGoneFailsOrIsComputed) {
   const TestModel model{"llama"};
   const Side ranks{2, 1, 8}, one;
@@ -130,7 +131,7 @@ TEST(Handovers, WhatHasGoneFailsOrIsComputed) {
   }
 }
 
-// Asks a server of several processes, here threads.
+// Asks a server of several processes, which are threads here.
 Text ask_processes(const TestModel& model, const Side& side, RankProcess process,
                    const std::string& folder, const KvHandoverOptions& handover,
                    const GenerationRequest& request) {
@@ -152,8 +153,8 @@ Text ask_processes(const TestModel& model, const Side& side, RankProcess process
   return text;
 }
 
-// The first process reads and writes the host blocks of all: it sees those of its own machine, and has
-// copies of the others.
+// The first process reads and writes the host blocks of all processes: it accesses those of its own
+// machine directly, and has copies of the others.
 TEST(Handovers, RanksOfProcessesHaveTheSameFiles) {
   const Side one, other{1, 1, 8};
   constexpr auto kTcp = RankTransport::kTcp, kFastest = RankTransport::kFastest;

@@ -27,7 +27,7 @@ struct Output {
 
 struct Arrival {
   Request request;
-  int step = 0;  // the step of the run in which it is added
+  int step = 0;  // the step of the run in which the request is added
 };
 
 struct RunStats {
@@ -36,7 +36,7 @@ struct RunStats {
   int64_t num_forks = 0;
 };
 
-// Of each pool, the null block included.
+// The blocks of each pool, with the null block.
 struct Blocks {
   int32_t attention = 0;
   int32_t state = 0;
@@ -80,7 +80,7 @@ class System {
         runner_->initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
   }
 
-  // Every run starts with an empty cache of so many blocks.
+  // Runs the requests with an empty cache of so many blocks.
   std::map<uint64_t, Output> run(std::vector<Arrival> arrivals, SchedulerConfig config,
                                  Blocks blocks, RunStats* stats = nullptr) {
     QUIRE_CHECK(blocks.attention <= kMaxBlocks && blocks.state <= kMaxBlocks);
@@ -112,7 +112,7 @@ class System {
         if (update.finished) output.status = *update.finished;
       }
     }
-    // The executor has still to drop the requests that finished last.
+    // The executor still has to drop the requests that finished last.
     const Result<StepResult> last = runner_->execute(scheduler.schedule(1'000'000'000));
     QUIRE_CHECK(last.ok(), "{}", last.status().message());
     if (stats != nullptr)
@@ -171,7 +171,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
   static constexpr Blocks kPlenty{.attention = 4000, .state = 600};
   static constexpr uint32_t kSeed = 20261121;
 
-  // Each request runs by itself, on one thread: the truth that everything else is held to.
+  // Runs each request by itself on one thread. All other runs are compared with these results.
   std::map<uint64_t, Output> alone() {
     System system(GetParam().model, GetParam().dtype, 1);
     std::map<uint64_t, Output> truth;
@@ -215,7 +215,7 @@ TEST_P(LawL4, TogetherEqualsAlone) {
 TEST_P(LawL4, BoundedByTimeEqualsAlone) {
   const std::map<uint64_t, Output> want = alone();
   System system(GetParam().model, GetParam().dtype, 2);
-  // Chunks have whatever size the predictions lead to.
+  // Chunks get the sizes that the predictions lead to.
   for (const int64_t max_step_us : {1, 300, 900}) {
     SchedulerConfig config{
         .max_num_batched_tokens = 512,
@@ -230,9 +230,8 @@ TEST_P(LawL4, BoundedByTimeEqualsAlone) {
 TEST_P(LawL4, PreemptedEqualsAlone) {
   const std::map<uint64_t, Output> want = alone();
   System system(GetParam().model, GetParam().dtype, 2);
-  // Forty requests want to run, and there are blocks for a few of the longest. Sliding layers give
-  // most of theirs back, so that a model with groups of both kinds needs fewer per group before it
-  // preempts.
+  // Forty requests compete for blocks for only a few of the longest. Sliding layers free most of
+  // theirs, so that a model with groups of both kinds needs fewer per group before it preempts.
   const KvSpec spec = system.kv_spec();
   const auto groups = static_cast<int32_t>(spec.groups.size()) - spec.uses(KvPool::kState);
   const Blocks blocks{.attention = 1 + groups * (groups == 1 ? 60 : 26), .state = 1 + 20};
@@ -246,7 +245,8 @@ TEST_P(LawL4, PreemptedEqualsAlone) {
   expect_all(got, want, "preempted");
 }
 
-// Requests with a prompt in common, of which all but the first share what the first has computed.
+// Several requests have the same prompt, and all but the first share the blocks that the first
+// computes.
 TEST_P(LawL4, ForksEqualAlone) {
   std::vector<Arrival> arrivals;
   for (const uint64_t length : {1, 16, 17, 45, 64}) {

@@ -1,6 +1,7 @@
-// Law L4 with LoRA adapters, through everything that a user's request goes through but HTTP: the
-// facade, the registry, the engine's thread, the scheduler, the prefix cache and the model. A request
-// with an adapter gets the bits that it gets alone, whoever runs beside it with another or with none.
+// Law L4 with LoRA adapters, through everything that a user's request passes except HTTP: the
+// facade, the registry, the engine's thread, the scheduler, the prefix cache and the model. A
+// request with an adapter gets the bits that it gets alone, whatever adapters the requests beside
+// it use.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,14 +20,14 @@ constexpr int32_t kVocab = 160;
 
 std::filesystem::path goldens() { return test::source_dir() / "tests" / "goldens"; }
 
-// By index of request: the model itself, then one of five adapters.
+// Adapters by request index modulo six: the model itself, then one of five adapters.
 const std::vector<std::string> kNames = {"", "plain", "rslora", "bias", "whole", "ends"};
 
 struct Setup {
   const char* dtype = "float32";
   int32_t threads = 1;
-  int32_t chunk = 0;       // most prompt tokens of a request in a step
-  int32_t num_blocks = 0;  // 0: plenty
+  int32_t chunk = 0;       // limit of a request's prompt tokens per step
+  int32_t num_blocks = 0;  // 0 means enough
   int32_t max_loras = 5;
   const char* speculative_config = "";
   int32_t tensor_parallel_size = 1;
@@ -66,8 +67,8 @@ RunningModel must_start(const Setup& setup) {
   return std::move(*model);
 }
 
-// Every prompt comes with the model itself and with each of the adapters, and shares its beginning
-// with all others.
+// Returns a request for the index. Every prompt is sent with the model itself and with each
+// adapter, and shares its beginning with all others.
 GenerationRequest make_request(const RunningModel& model, size_t index) {
   std::mt19937 random(static_cast<uint32_t>(index / kNames.size() % 3));
   GenerationRequest request;
@@ -129,7 +130,7 @@ void expect_same_bits(const Output& got, const Output& want, const std::string& 
 
 constexpr size_t kCrowd = 24;
 
-// Each request by itself, in a model of its own on one thread, where no other adapter has ever run.
+// Runs each request by itself, in a model of its own on one thread, where no other adapter has run.
 const std::vector<Output>& alone(const char* dtype) {
   static std::map<std::string, std::vector<Output>> known;
   std::vector<Output>& outputs = known[dtype];
@@ -184,7 +185,8 @@ TEST_P(LoraLaw, RanksChangeNothing) {
   }
 }
 
-// One after the other: each prompt again, of which everybody finds their own part and no other's.
+// Runs one request after the other, each prompt twice: each finds only the blocks of its own
+// adapter.
 TEST_P(LoraLaw, PrefixHitIsAsAlone) {
   const RunningModel model = must_start({.dtype = GetParam(), .threads = 2});
   for (int round = 0; round < 2; ++round) {
@@ -203,7 +205,7 @@ TEST_P(LoraLaw, DraftsChangeNothing) {
   }
 }
 
-// A model that drafts has no adapters, so it leaves their requests alone.
+// A drafting model has no adapters, so it does not draft for their requests.
 TEST(LoraDrafts, AreOfTheModelItselfAlone) {
   const RunningModel model = must_start(
       {.speculative_config =
@@ -213,7 +215,8 @@ TEST(LoraDrafts, AreOfTheModelItselfAlone) {
   EXPECT_EQ(outputs[1].drafts.num_drafts, 0);
 }
 
-// What is replaced while it answers, answers to the end as it began; the next request gets the new.
+// A request continues with its adapter after the adapter is replaced; the next request gets the new
+// one.
 TEST_P(LoraLaw, ReplacedAndUnloadedWhileTheyRun) {
   const RunningModel model = must_start({.dtype = GetParam(), .threads = 2});
   std::vector<std::unique_ptr<OutputStream>> streams;
@@ -236,14 +239,14 @@ TEST_P(LoraLaw, ReplacedAndUnloadedWhileTheyRun) {
 INSTANTIATE_TEST_SUITE_P(All, LoraLaw, ::testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
 
-// The memory plan has a slot for each that may be loaded, and one to replace one.
+// The memory plan has a slot for each adapter that may be loaded, and one for replacing.
 TEST(LoraLimits, SlotsArePlanned) {
   const RunningModel model = must_start({.max_loras = 3});
   EXPECT_EQ(model.adapters->max_loaded(), 5);
   EXPECT_GT(model.plan.memory.adapters, 0);
   const std::string plain = (goldens() / "lora" / "llama.plain").string();
   EXPECT_EQ(model.adapters->load({"sixth", plain}).code(), StatusCode::kResourceExhausted);
-  // Two versions beside the loaded ones do not fit while the first one answers.
+  // Two new versions beside the loaded adapters do not fit while the first one is in use.
   const GenerationRequest holds = make_request(model, 1);
   EXPECT_TRUE(model.adapters->load({"plain", plain}, IfLoaded::kReplace).ok());
   const Status full = model.adapters->load({"plain", plain}, IfLoaded::kReplace);

@@ -1,5 +1,5 @@
-// What the tests of models that read pictures, recordings and texts have in common: their goldens, and
-// law L4 over one load of requests.
+// These helpers are shared by tests of models that read pictures, recordings and texts: their
+// goldens, and law L4 over one load of requests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem:
   return std::make_shared<const ModelFiles>(std::move(*files));
 }
 
-// What a tower by itself, in float32, is opened with.
+// The settings for opening a tower alone, in float32.
 struct TowerPlace {
   explicit TowerPlace(std::shared_ptr<const ModelFiles> model)
       : files(std::move(model)),
@@ -43,7 +43,7 @@ struct TowerPlace {
   WeightOptions options{.dtype = DType::kF32};
 };
 
-// Float32 values, little-endian.
+// Returns float32 values, which are stored little-endian in base64.
 inline std::vector<float> floats_of(const boost::json::value& base64) {
   const std::string bytes = *base64_decode(std::string(base64.as_string()));
   std::vector<float> values(bytes.size() / sizeof(float));
@@ -55,7 +55,7 @@ inline std::vector<TokenId> ids_of(const boost::json::value& list) {
   return boost::json::value_to<std::vector<TokenId>>(list);
 }
 
-// The norm of the difference, as a share of the norm of `expected`.
+// Returns the norm of the difference divided by the norm of `expected`.
 inline double relative_error(std::span<const float> got, std::span<const float> expected) {
   QUIRE_CHECK(got.size() >= expected.size(), "{} of {} values", got.size(), expected.size());
   double error = 0.0, norm = 0.0;
@@ -66,7 +66,8 @@ inline double relative_error(std::span<const float> got, std::span<const float> 
   return std::sqrt(error / norm);
 }
 
-// How requests of these tests sample: log-probabilities are returned, and nothing ends them early.
+// Returns the sampling parameters of these tests: log-probabilities are returned, and nothing ends
+// a request early.
 inline std::shared_ptr<SamplingParams> law_params(uint64_t seed, int32_t max_tokens,
                                                   float temperature) {
   auto params = std::make_shared<SamplingParams>();
@@ -89,17 +90,18 @@ inline std::map<uint64_t, Output> run_alone(ModelSystem& system, const std::vect
 
 struct LawLoad {
   std::vector<Request> requests;
-  int32_t chunk_tokens = 17;  // of a step that cuts prompts
-  // Rows of encoders that are kept where memory is short.
+  int32_t chunk_tokens = 17;  // token limit of the steps that cut prompts
+  // Encoder rows that the cache holds when memory is short.
   int32_t few_encoder_tokens = 0;
 };
 
-// What encoding and preemption the runs of expect_same_bits() met.
+// Counts of encodings and preemptions in the runs of expect_same_bits().
 struct LawStats {
   RunStats crowd, chunks, pressed;
 };
 
-// The load gets the bits of `alone` in a crowd, in small steps, and with few blocks of both caches.
+// Checks that the load gets the bits of `alone` in one batch, in small steps, and with few blocks
+// in both caches.
 inline LawStats expect_same_bits(ModelSystem& system, const LawLoad& load,
                                  const std::map<uint64_t, Output>& alone) {
   const auto num_requests = static_cast<int32_t>(load.requests.size());
@@ -123,7 +125,8 @@ inline LawStats expect_same_bits(ModelSystem& system, const LawLoad& load,
   return stats;
 }
 
-// One request after the other with little room for what encoders have made; returns how often they ran.
+// Runs one request after the other with little room for encoder outputs; returns the number of
+// encodings.
 inline int64_t expect_same_in_turn(ModelSystem& system, const LawLoad& load,
                                    const std::map<uint64_t, Output>& alone) {
   RunStats stats;
@@ -136,7 +139,7 @@ inline int64_t expect_same_in_turn(ModelSystem& system, const LawLoad& load,
   return stats.num_encoded;
 }
 
-// `system` has other threads than the one that made `alone`.
+// `system` has another number of threads than the one that made `alone`.
 inline void expect_same_of_threads(ModelSystem& system, const LawLoad& load,
                                    const std::map<uint64_t, Output>& alone) {
   const auto num_requests = static_cast<int32_t>(load.requests.size());

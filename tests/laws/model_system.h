@@ -1,4 +1,5 @@
-// A small model over the real scheduler and KV manager, for tests of what requests with media get.
+// A ModelSystem is a small model over the real scheduler and KV manager, for tests of requests with
+// media.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,14 +43,14 @@ class ModelSystem {
     runner_ = std::move(*runner);
     start(*runner_);
   }
-  // Of something else that runs a model.
+  // Uses another executor.
   explicit ModelSystem(std::unique_ptr<Executor> other) : other_(std::move(other)) {
     start(*other_);
   }
 
   ModelRunner& runner() { return *runner_; }
 
-  // One request after the other, or all at once.
+  // Runs the requests one after the other, or all at once.
   std::map<uint64_t, Output> run(const std::vector<Request>& requests, SchedulerConfig config,
                                  int32_t num_blocks, bool together, RunStats* stats = nullptr) {
     const ExecutorInfo info = executor_->info();
@@ -116,7 +117,7 @@ class ModelSystem {
         executor.initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
   }
 
-  std::unique_ptr<ModelRunner> runner_;  // or
+  std::unique_ptr<ModelRunner> runner_;  // used unless other_ is set
   std::unique_ptr<Executor> other_;
   Executor* executor_ = nullptr;
 };

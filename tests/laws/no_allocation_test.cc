@@ -1,6 +1,6 @@
-// A steady decode step allocates nothing (law L3, INV-21) in the scheduler, the KV manager, the
-// runner and its kernels; the engine allocates only what it hands to readers. The test counts every
-// operator new of this program, on whatever thread.
+// A steady decode step allocates no memory (law L3, INV-21) in the scheduler, the KV manager, the
+// runner and its kernels; the engine allocates only what it passes to readers. The test counts
+// every operator new of this program, on all threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ std::unique_ptr<ModelRunner> make_runner() {
   return std::move(*runner);
 }
 
-// CountedExecutor counts what the executor behind it allocates in execute() and recycle(), and may
+// CountedExecutor counts the allocations of another executor in execute() and recycle(), and can
 // leave out recycle().
 class CountedExecutor final : public Executor {
  public:
@@ -132,8 +132,8 @@ struct Rig {
     QUIRE_CHECK(added.ok(), "{}", added.message());
   }
 
-  // Runs one step and returns what the engine allocated in it besides the executor. Readers read
-  // afterwards.
+  // Runs one step and returns what the engine, without the executor, allocated in it. Readers read
+  // after that.
   int64_t step(int64_t& num_deltas) {
     const int64_t executor_before = in_executor;
     const int64_t before = num_allocations.load();
@@ -163,12 +163,12 @@ TEST(NoAllocation, SteadyDecodeSteps) {
   num_deltas = 0;
   rig.in_executor = 0;
   int64_t in_engine = 0;
-  // The prompts take one step, which gives the first token; the last step ends the requests.
+  // The prompts take one step, which returns the first token; the last step ends the requests.
   for (int i = kWarmUp; i < kNumTokens - 1; ++i) in_engine += rig.step(num_deltas);
   EXPECT_EQ(rig.in_executor, 0);
   EXPECT_EQ(num_deltas, int64_t{kNumRequests} * (kNumTokens - 1 - kWarmUp));
-  // A delta takes its token ids to another thread: they need a list, and the delta a place in the
-  // queue. Text beyond what a string holds in place is rare.
+  // A delta passes token ids to another thread, which needs a list for them and a place in the
+  // queue for the delta. Text that is too long to be stored inside a string object is rare.
   EXPECT_LE(in_engine, 2 * num_deltas);
   RecordProperty("allocations_per_delta_percent",
                  static_cast<int>(100 * in_engine / std::max<int64_t>(1, num_deltas)));

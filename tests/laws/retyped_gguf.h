@@ -1,4 +1,5 @@
-// A GGUF file with the tensors of another one in other types, as converters write what people download.
+// A RetypedGguf is a GGUF file with the tensors of another file in other types, as in the files
+// that people download.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ enum class StoredAs : uint32_t {
   kF16 = 1,
   kQ8_0 = 8,
   kBF16 = 30
-};  // as ggml numbers them
+};  // in the numbering of ggml
 
 struct RetypedGguf {
   std::string stored;   // in the new types
@@ -36,7 +37,7 @@ inline void put_string(std::string& out, std::string_view text) {
   out += text;
 }
 
-// Vectors stay as they are; rows that blocks of 32 do not fill, and Gemma's projector, become F16.
+// Vectors keep their type. Rows that blocks of 32 do not fill, and Gemma's projector, become F16.
 inline StoredAs type_of(const RawTensor& tensor, StoredAs wanted) {
   if (tensor.shape.size() < 2) return StoredAs::kF32;
   const bool is_projector = tensor.name.find("input_projection") != std::string::npos;
@@ -91,11 +92,11 @@ inline void pad(std::string& out) { out.resize((out.size() + 31) / 32 * 32, '\0'
 
 }  // namespace retyping
 
-// `file`: all of its tensors in F32, its data aligned to 32 bytes.
+// `file` has all tensors in F32, with data aligned to 32 bytes.
 inline RetypedGguf retyped_gguf(const std::string& file, StoredAs wanted) {
   const auto read = GgufFile::parse("file", std::as_bytes(std::span(file)));
   QUIRE_CHECK(read.ok(), "{}", read.status().message());
-  // Tensors begin behind the metadata, each with its name.
+  // The descriptions of tensors follow the metadata, each with its name.
   size_t metadata_end = file.size();
   for (const RawTensor& tensor : read->tensors()) {
     std::string name;

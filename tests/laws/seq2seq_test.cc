@@ -1,6 +1,6 @@
-// Texts that an encoder reads over the real scheduler, KV manager and model: what transformers computes
-// (tools/make_seq2seq_goldens.py), and law L4: whatever is in the batch, cut, evicted or preempted, a
-// request gets the bits that it gets alone.
+// These tests run texts that an encoder reads, over the real scheduler, KV manager and model. The
+// results must be those of transformers (tools/make_seq2seq_goldens.py), and law L4 must hold:
+// whatever is in the batch, cut, evicted or preempted, a request gets the bits that it gets alone.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -21,7 +21,7 @@ using test::floats_of;
 using test::ids_of;
 using test::relative_error;
 
-constexpr double kF32Budget = 2e-4;   // of the norm of a row
+constexpr double kF32Budget = 2e-4;   // share of the norm of a row
 constexpr double kBf16Budget = 6e-2;  // likewise
 constexpr int64_t kWidth = 32;
 
@@ -41,15 +41,15 @@ std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
   return test::open_model_files(golden_dir(name));
 }
 
-// A text, and what comes of it.
+// A Source is a text and its expected results.
 struct Source {
   std::vector<TokenId> text, tokens;
-  std::vector<float> encoded, logits;  // of all tokens; of some steps
+  std::vector<float> encoded, logits;  // states of all tokens; logits of some steps
 };
 
 struct Golden {
   std::vector<TokenId> start;
-  std::vector<int32_t> steps;  // whose logits are here
+  std::vector<int32_t> steps;  // the steps of `logits`
   std::vector<Source> sources;
 };
 
@@ -66,7 +66,7 @@ Golden read_golden(const std::string& name) {
   return golden;
 }
 
-// As the engine makes it of a client's prompt.
+// Makes the request that the engine makes of a client's prompt.
 Request make_request(uint64_t id, const std::vector<TokenId>& text, const TextSourceInfo& model,
                      int32_t max_tokens, float temperature = 0.0f) {
   GenerationRequest asked;
@@ -132,7 +132,7 @@ TEST_P(Seq2Seq, LogitsAreTheOracles) {
     const bool exact = dtype == "float32";
     double worst = 0.0;
     for (const Source& source : golden.sources) {
-      // Steps of three tokens cut what is gone over again.
+      // Steps of three tokens cut the tokens that are read again.
       Request request = make_request(1, source.text, model, exact ? 64 : 1);
       if (!exact) {
         request.token_ids.insert(request.token_ids.end(), source.tokens.begin(),
@@ -152,9 +152,10 @@ TEST_P(Seq2Seq, LogitsAreTheOracles) {
         worst = std::max(worst, relative_error(got, expected));
       }
     }
-    // The random layers of these two make the rounding of bfloat16 larger than the budget on some
-    // instruction sets (on AVX2 0.095 where the weights have 8 bits, and 0.069 for Flan-T5, of which
-    // transformers' own is off by 0.058): that their products are right is what float32 shows.
+    // The random layers of these two models make the rounding errors of bfloat16 larger than the
+    // budget on some instruction sets (on AVX2 0.095 with weights of 8 bits, and 0.069 for Flan-T5,
+    // for which transformers is off by 0.058, too). The results in float32 show that their products
+    // are right.
     const bool is_judged = exact || (GetParam() != "t5_int8" && GetParam() != "gguf_flan_t5");
     if (is_judged) {
       EXPECT_LE(worst, exact ? kF32Budget : kBf16Budget) << dtype;
@@ -168,10 +169,10 @@ std::vector<Request> make_load(const std::string& name, const TextSourceInfo& mo
   std::vector<Request> requests;
   for (uint64_t id = 1; id <= 14; ++id) {
     std::vector<TokenId> text = golden.sources[id % 3].text;
-    if (id % 4 == 0) text.push_back(static_cast<TokenId>(id));  // nobody else's
+    if (id % 4 == 0) text.push_back(static_cast<TokenId>(id));  // different from all other texts
     requests.push_back(
         make_request(id, text, model, 20 + static_cast<int32_t>(id), id % 5 == 0 ? 0.9f : 0.0f));
-    // A longer prompt than its source, as after a preemption.
+    // The prompt is longer than its source, as after a preemption.
     Request& request = requests.back();
     if (id % 6 == 0) request.token_ids.insert(request.token_ids.end(), 30, TokenId{40});
     request.num_prompt_tokens = request.num_tokens();
@@ -200,7 +201,7 @@ TEST_P(Seq2Seq, SameBitsInBfloat16) { expect_same_bits(GetParam(), "bfloat16"); 
 INSTANTIATE_TEST_SUITE_P(All, Seq2Seq, ::testing::ValuesIn(golden_names()),
                          [](const auto& info) { return info.param; });
 
-// What ModelRunner says of such a model with another configuration.
+// Returns ModelRunner's error for such a model with another value of a configuration field.
 std::string plan_error(const std::string& name, const std::string& key,
                        const boost::json::value& value,
                        const std::function<void(ModelRunnerOptions&)>& set = {}) {

@@ -1,6 +1,6 @@
-// Recordings over the real scheduler, KV manager and model: what transformers computes
-// (tools/make_speech_goldens.py), and law L4: whatever is in the batch, cut, evicted or preempted, a
-// request gets the bits that it gets alone.
+// These tests run recordings over the real scheduler, KV manager and model. The results must be
+// those of transformers (tools/make_speech_goldens.py), and law L4 must hold: whatever is in the
+// batch, cut, evicted or preempted, a request gets the bits that it gets alone.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -22,7 +22,7 @@ using test::floats_of;
 using test::ids_of;
 using test::relative_error;
 
-constexpr double kF32Budget = 1e-4;  // of the norm of a row
+constexpr double kF32Budget = 1e-4;  // share of the norm of a row
 constexpr int32_t kBands = 8, kFrames = 100, kRows = 50, kWidth = 32;
 
 std::filesystem::path golden_dir() {
@@ -31,12 +31,12 @@ std::filesystem::path golden_dir() {
 
 std::shared_ptr<const ModelFiles> open_files() { return test::open_model_files(golden_dir()); }
 
-// A second of the recording, and what comes of it.
+// A Window is a second of the recording and its expected results.
 struct Window {
   std::shared_ptr<const MediaItem> item;
   std::vector<float> encoded, logits;
   std::vector<TokenId> prompt, tokens, timed_prompt, timed_tokens;
-  std::vector<int32_t> steps;  // whose logits are here
+  std::vector<int32_t> steps;  // the steps of `logits`
   std::string language;
   double no_speech_prob = 0.0;
 };
@@ -97,7 +97,8 @@ TEST(Speech, WindowsOfTheRecordingAreTheOracles) {
   const std::string file = test::read_file(golden_dir() / "recording.wav");
   const auto recording = audio.load(file);
   ASSERT_TRUE(recording.ok()) << recording.status().message();
-  // The oracle's windows have each a floor of its own, and hear nothing behind their ends.
+  // transformers computes each window by itself, with a floor of its own and silence behind its
+  // end.
   const std::vector<Window> windows = read_golden();
   const auto first = audio.window(*recording, 0);
   ASSERT_TRUE(first.ok());
@@ -176,7 +177,7 @@ TEST(Speech, TokensWithTimestampsAreTheOracles) {
   }
 }
 
-// Where in its window each of these tokens begins, those of the prompt being read before.
+// Asks where in its window each of these tokens begins; the tokens of the prompt were read before.
 Request make_alignment(uint64_t id, const Window& window, int32_t num_rows) {
   Request request = make_request(id, window, true, 1);
   auto pooling = std::make_shared<PoolingParams>();
@@ -210,7 +211,8 @@ TEST(Speech, TokensAreAlignedAsTheOracleDoes) {
   EXPECT_GT(different.size(), 8u) << "the tokens all begin at once: it proves nothing";
 }
 
-// Keys in fewer bits say much the same: most tokens begin within a row of where they did.
+// Keys in fewer bits give similar alignments: most tokens begin within one row of the original
+// place.
 TEST(Speech, KeysOfAnyTypeAlignTokens) {
   const std::vector<Window> windows = read_golden();
   const auto rows_with = [&](const std::string& kv_cache_dtype) {
@@ -260,7 +262,7 @@ std::vector<Request> make_load(const std::vector<Window>& windows) {
   for (uint64_t id = 1; id <= 12; ++id) {
     requests.push_back(make_request(id, windows[id % 2], id % 3 > 0, 20 + static_cast<int32_t>(id),
                                     id % 4 == 0 ? 0.9f : 0.0f));
-    // A longer prompt than a source has rows.
+    // The prompt is longer than a source has rows.
     Request& request = requests.back();
     if (id % 5 == 0) request.token_ids.insert(request.token_ids.begin(), 70, TokenId{40});
     request.num_prompt_tokens = request.num_tokens();

@@ -1,6 +1,6 @@
-// Images over the real scheduler, KV manager and model: what transformers computes
-// (tools/make_vision_goldens.py), and law L4: whatever is in the batch, cut, cached, evicted or
-// preempted, a request with images gets the bits that it gets alone.
+// These tests run images over the real scheduler, KV manager and model. The results must be those
+// of transformers (tools/make_vision_goldens.py), and law L4 must hold: whatever is in the batch,
+// cut, cached, evicted or preempted, a request with images gets the bits that it gets alone.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -25,7 +25,7 @@ namespace {
 
 using test::floats_of;
 
-constexpr double kF32Budget = 1e-4;  // of the norm of a row
+constexpr double kF32Budget = 1e-4;  // share of the norm of a row
 
 struct Golden {
   std::vector<TokenId> prompt;
@@ -33,10 +33,10 @@ struct Golden {
   std::vector<std::shared_ptr<const MediaItem>> items;
   std::vector<std::vector<float>> embeddings;  // per item
   TokenId placeholder = -1;
-  boost::json::array pictures;  // image files, with what transformers makes of them
+  boost::json::array pictures;  // image files, with transformers' results
 };
 
-// "mmproj_llava" is what llama.cpp has of "llava": the same model in two GGUF files.
+// "mmproj_llava" is llama.cpp's form of "llava": the same model in two GGUF files.
 constexpr std::string_view kMmproj = "mmproj_";
 
 std::filesystem::path golden_dir(const std::string& name) {
@@ -99,12 +99,12 @@ Golden read_golden(const std::string& name) {
   return golden;
 }
 
-// Where the placeholders of `prompt` stand, for these items: runs of them, as other tokens cut them.
+// Returns the runs of placeholders in `prompt`, which other tokens separate, with these items.
 std::vector<MediaSpan> spans_of(const std::vector<TokenId>& prompt, TokenId placeholder,
                                 const std::vector<std::shared_ptr<const MediaItem>>& items) {
   std::vector<MediaSpan> spans;
   size_t index = 0;
-  int32_t first = 0;  // of the item's embeddings, that has no place yet
+  int32_t first = 0;  // the first of the item's embeddings that has no place yet
   for (int32_t i = 0; i < std::ssize(prompt) && index < items.size(); ++i) {
     if (prompt[static_cast<size_t>(i)] != placeholder) continue;
     const auto& item = items[index];
@@ -136,10 +136,10 @@ Request make_request(uint64_t id, const Golden& golden,
 }
 
 class Vision : public ::testing::TestWithParam<std::string> {};
-class WholePictures : public Vision {};  // of families whose goldens have them
-class Mmproj : public Vision {};         // of families that llama.cpp has
+class WholePictures : public Vision {};  // families whose goldens contain whole pictures
+class Mmproj : public Vision {};         // families that llama.cpp supports
 
-// A model's tower by itself, in float32.
+// A Tower is a model's vision tower alone, in float32.
 class Tower {
  public:
   explicit Tower(const std::string& name) : Tower(open_files(name)) {}
@@ -184,7 +184,7 @@ TEST_P(Vision, TowerMakesTheOraclesEmbeddings) {
   }
 }
 
-// What a tower makes of the goldens' pictures, of an mmproj file with these bytes.
+// Returns the embeddings of the goldens' pictures, computed with an mmproj file of these bytes.
 std::vector<float> encode_all(const std::string& name, const std::string& mmproj) {
   const test::TempFolder folder;
   std::filesystem::copy_file(mmproj_dir(name) / "model.gguf", folder.path() / "model.gguf");
@@ -195,7 +195,8 @@ std::vector<float> encode_all(const std::string& name, const std::string& mmproj
   return out;
 }
 
-// Towers as people download them: what is stored in fewer bits is worth the same in float32.
+// A tower in a type of fewer bits, as in downloaded files, gives the embeddings of its decoded
+// values.
 TEST_P(Mmproj, AnyTypeMakesTheEmbeddingsOfItsValues) {
   const std::string file = test::read_file(mmproj_dir(GetParam()) / "mmproj-model.gguf");
   for (const auto type : {test::StoredAs::kF16, test::StoredAs::kBF16, test::StoredAs::kQ8_0}) {
@@ -207,7 +208,8 @@ TEST_P(Mmproj, AnyTypeMakesTheEmbeddingsOfItsValues) {
   }
 }
 
-// From the pixels of a file, cut as the family cuts them, to embeddings and to the prompt's text.
+// Compares an image file's pixels, cut as the family does, with their embeddings and the prompt's
+// text.
 TEST_P(WholePictures, AreTheOracles) {
   const Golden golden = read_golden(GetParam());
   ASSERT_FALSE(golden.pictures.empty());
@@ -224,7 +226,7 @@ TEST_P(WholePictures, AreTheOracles) {
     ASSERT_TRUE(image.ok());
     const auto input = lay_out_image(*image, *spec, tower.spec().text);
     ASSERT_TRUE(input.ok()) << input.status().message();
-    // Without a marker the placeholder stands by itself.
+    // Without a marker, the placeholder itself stands for the image.
     if (!tower.spec().text.marker.empty()) {
       EXPECT_EQ(input->text, picture.at("text").as_string());
     }
@@ -239,7 +241,7 @@ TEST_P(Vision, GreedyTokensAreTheOracles) {
   test::ModelSystem system(open_files(GetParam()));
   const auto num_tokens = static_cast<int32_t>(golden.tokens.size());
   for (const int32_t step_tokens : {256, 19, 7}) {
-    // Its pictures are computed whole.
+    // Prompts are not cut inside this family's pictures.
     const MediaInfo media = system.runner().info().media;
     if (media.is_bidirectional && step_tokens < media.max_item_embeddings) continue;
     const auto outputs =
@@ -249,7 +251,8 @@ TEST_P(Vision, GreedyTokensAreTheOracles) {
   }
 }
 
-// Same prompts with other images, the same again, and text alone: nobody sees another's image.
+// Returns the same prompts with different images, repeated ones, and text alone: no request may get
+// another request's image.
 std::vector<Request> make_load(const Golden& golden) {
   const auto& a = golden.items[0];
   const auto& b = golden.items[1];
@@ -273,7 +276,7 @@ void expect_same_bits(const std::string& name, const std::string& dtype) {
   const auto alone = test::run_alone(system, load.requests);
   EXPECT_NE(alone.at(4).token_ids, alone.at(5).token_ids) << "the images make no difference";
   const test::LawStats stats = test::expect_same_bits(system, load, alone);
-  // States are kept where their blocks end, which are longer.
+  // States are stored at the ends of their blocks, which are longer.
   const bool has_states = system.runner().kv_spec().uses(KvPool::kState);
   EXPECT_GT(stats.chunks.prefix_hits, (has_states ? 5 : 7) * std::ssize(golden.prompt))
       << "the same prompts with the same images";
@@ -286,8 +289,8 @@ void expect_same_bits(const std::string& name, const std::string& dtype) {
 TEST_P(Vision, SameBitsWhateverElseRuns) { expect_same_bits(GetParam(), "float32"); }
 TEST_P(Vision, SameBitsInBfloat16) { expect_same_bits(GetParam(), "bfloat16"); }
 
-// Each rank encodes every image: rows that are added behind layers, rows and columns, tokens that see
-// each other, tiles.
+// Each rank encodes every image. The models have rows that are added behind layers, matrices split
+// by rows and columns, tokens that see each other, and tiles.
 TEST(VisionRanks, SameBitsAsOfOneRank) {
   for (const std::string name : {"qwen3_vl", "gemma3", "llava_next"}) {
     const std::vector<Request> requests = make_load(read_golden(name));
@@ -346,7 +349,7 @@ const std::vector<std::string> kFamilies = {
     "llava",  "qwen2_vl",   "qwen2_5_vl", "qwen3_vl", "qwen3_5", "mistral3",  "pixtral",
     "gemma3", "llava_next", "smolvlm",    "internvl", "gemma4",  "gemma4_moe"};
 
-// `families` as transformers and as llama.cpp have them.
+// Returns the names of `families` in the forms of transformers and llama.cpp.
 std::vector<std::string> all_names(std::vector<std::string> families) {
   const size_t count = families.size();
   for (size_t i = 0; i < count; ++i) families.push_back(std::string(kMmproj) + families[i]);

@@ -1,5 +1,5 @@
-// The built-in model answers what transformers says that it answers: fixed greedy outputs, from
-// prompt to text.
+// The built-in model gives the same answers as in transformers: fixed greedy outputs, from prompt
+// to text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,8 @@ TEST_P(BuiltinModelText, GreedyOutputsAreTheFixedOnes) {
   int num_checked = 0;
   for (const json::value& value : golden_cases()) {
     const json::object& golden = value.as_object();
-    // The goldens were computed in float32; bfloat16 products may tip a near-tie.
+    // The goldens were computed in float32, so products in bfloat16 may decide near-ties
+    // differently.
     if (load.dtype != "float32" && golden.at("min_logit_gap").to_number<double>() < 0.3) continue;
     if (!is_plain(golden)) continue;  // the prompts of the others are checked above
     SamplingParams params = (*llm)->default_params();

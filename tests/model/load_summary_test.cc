@@ -36,7 +36,7 @@ TEST(LoadSummary, FiguresFollowTheirDefinitions) {
   EXPECT_DOUBLE_EQ(*s.request_goodput, 0.5);  // only the first meets the limit
 }
 
-// This holds for any length of the run, whose last second is seldom whole.
+// This must hold for a run of any length, whose last second is usually not whole.
 TEST(LoadSummary, PeakIsNeverBelowTheMean) {
   for (const double duration_s : {0.2, 0.9, 1.0, 1.5, 1.999, 2.0, 3.7, 10.01}) {
     LoadResult result;

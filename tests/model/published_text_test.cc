@@ -1,5 +1,4 @@
-// Real checkpoints give their published text through the public API, from prompt to detokenized
-// answer.
+// Real checkpoints give their published text through the public API, from prompt to text.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -35,8 +34,7 @@ TEST_P(PublishedText, Stories260KIsTheStoryOfLily) {
   }
 }
 
-// The weights of hf_bf16 are rounded, which tips the near-tie at token 185; they are tested in
-// src/exec.
+// The weights of hf_bf16 are rounded, which changes the near-tie at token 185; src/exec tests them.
 INSTANTIATE_TEST_SUITE_P(Checkpoints, PublishedText, testing::Values("hf_f32", "stories260K.gguf"));
 
 }  // namespace

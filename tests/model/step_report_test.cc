@@ -10,7 +10,7 @@ namespace {
 EngineStats stats_of(int64_t scale) {
   EngineStats stats;
   stats.steps = static_cast<uint64_t>(scale);
-  stats.steps_failed = 99;  // a name that begins like another
+  stats.steps_failed = 99;  // a name with the beginning of another one
   stats.step_us = static_cast<uint64_t>(4000 * scale);
   stats.step_bound_us = static_cast<uint64_t>(3000 * scale);
   stats.step_time = {.schedule_us = 10 * scale,
@@ -37,8 +37,8 @@ void expect_equal(const StepUse& a, const StepUse& b) {
   EXPECT_EQ(a.bound_us, b.bound_us);
 }
 
-// A server's /metrics tell what its engine's own counters do; also where numbers are printed as
-// powers of ten.
+// A server's /metrics must show the values of the engine's own counters, also if numbers are
+// printed with exponents.
 TEST(StepReport, MetricsTellWhatTheCountersDo) {
   for (const int64_t scale : {1, 1000, 1'000'000}) {
     const EngineStats stats = stats_of(scale);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# try_deb.sh PACKAGE.deb: unpacks the package, runs its program, and looks at what lies beside it.
+# try_deb.sh PACKAGE.deb: unpacks the package, runs its program, and checks the files beside it.
 set -euo pipefail
 package=$1
 root=$(mktemp -d)
@@ -19,7 +19,7 @@ words=$(bash -c 'source "$1"; COMP_WORDS=(quire bench lat); COMP_CWORD=2; _quire
 [ "$words" = latency ] || fail "completion of 'bench lat': expected 'latency', got '$words'"
 head -1 "$root/usr/share/zsh/vendor-completions/_quire" | grep -qx '#compdef quire' || fail "no completion for zsh"
 grep -q 'complete -c quire' "$root/usr/share/fish/vendor_completions.d/quire.fish" || fail "no completion for fish"
-# grep -q would end before gzip has written all of it, which then fails.
+# With grep -q, gzip would fail, because grep ends before gzip has written everything.
 gzip -dcf "$root"/usr/share/man/man1/quire.1* | grep '^.TH QUIRE 1' >/dev/null || fail "no manual page"
 unit=$root/usr/lib/systemd/system/quire.service
 grep -q '^ExecStart=/usr/bin/quire serve' "$unit" || fail "no unit for systemd"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# try_tarball.sh TARBALL.tar.gz: unpacks it into an empty folder and runs the program there as if the folder were the whole
-# machine, without any C library, shell or file of this one. Where that needs rights that this user has not: SKIPPED, and
-# the program runs from a folder with another name.
+# try_tarball.sh TARBALL.tar.gz: unpacks it into an empty folder and runs the program there as if
+# the folder were the whole machine, without a C library, a shell or files of this one. If that
+# needs rights which this user does not have, it prints SKIPPED and runs the program from a folder
+# with another name.
 set -euo pipefail
 tarball=$(realpath "$1")
 root=$(mktemp -d)

@@ -23,7 +23,7 @@ import harness  # noqa: E402
 from network import HostRanks, Network  # noqa: E402
 from process import Server  # noqa: E402
 
-# A client that has waited so long hangs; so does a group that does not end.
+# A client, or the end of a group, that takes longer hangs.
 HANGS_S = 120
 TEXT = "Once upon a time there was a dog named Max, who went to the park because the sun was out. "
 KINDS = ("rank 1 killed", "rank 0 killed", "rank 1 stopped", "rank 0 stopped", "link down")
@@ -36,7 +36,7 @@ def make_requests(num, seed):
 
 
 def ask(url, request):
-    """(status, what must be the same bits each time)"""
+    """Returns (status, the parts of the answer that must always have the same bits)."""
     context = harness.Context(url, "none", 0)
     status, _, text = context.request("POST", "/v1/completions", request, HANGS_S)
     if status != 200:
@@ -74,7 +74,7 @@ class Soak:
             self.answer(*self.wanted[i % len(self.wanted)])
 
     def answer(self, request, want):
-        """Asks until there is an answer, as a client does that is told of an error."""
+        """Asks until there is an answer, like a client that repeats a request after an error."""
         while True:
             if not self.ready.wait(HANGS_S):
                 return
@@ -118,7 +118,7 @@ class Soak:
 
     @staticmethod
     def notices(watched):
-        """Whether the rank has ended, or says that it will."""
+        """Returns whether the rank has ended, or has announced that it will."""
         if watched.process.poll() is not None:
             return True
         if not hasattr(watched, "server"):
@@ -135,7 +135,7 @@ class Soak:
         self.start()
 
     def run(self, kinds, num_clients):
-        """Harms the ranks as `kinds` says, at equal distances."""
+        """Harms the ranks by `kinds`, at equal intervals."""
         self.start()
         with concurrent.futures.ThreadPoolExecutor(num_clients) as pool:
             clients = [pool.submit(self.client) for _ in range(num_clients)]
@@ -162,7 +162,7 @@ class Soak:
 
 
 def soak(binary, num_requests, kinds, num_clients=64, seed=1, num_distinct=200):
-    """Returns the soak, run to its end."""
+    """Runs the soak test to its end and returns it."""
     requests = make_requests(min(num_distinct, num_requests), seed)
     with Server(binary, "--threads", "1", "--hardware", "none", "--no-enable-prefix-caching") as alone:
         wanted = [(request, ask(alone.url, request)[1]) for request in requests]
@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--clients", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the hosts and their ranks end too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the hosts and their ranks end too
     begin = time.time()
     run = soak(args.binary, args.requests, [KINDS[i % len(KINDS)] for i in range(args.faults)], args.clients, args.seed)
     print(f"{run.summary()}; {time.time() - begin:.0f} s")

@@ -16,7 +16,8 @@ TempFolder::TempFolder() {
 }
 
 TempFolder::~TempFolder() {
-  // A failure to remove the folder fails no test: what was to be shown has been shown by then.
+  // A folder that cannot be removed does not make the test fail, because the test has ended by
+  // then.
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }

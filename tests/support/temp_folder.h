@@ -1,4 +1,4 @@
-// A test's own folder for the files it writes.
+// A TempFolder is a test's own folder for the files that it writes.
 //
 //   const quire::test::TempFolder folder;
 //   std::ofstream(folder / "config.json") << "{}";
@@ -9,12 +9,12 @@
 
 namespace quire::test {
 
-// Makes an empty folder whose name no other process and no other object has, and removes it with
-// all it holds when the object goes. CTest runs tests of one fixture at the same time, so a test
-// that wrote under a fixed name would find the files of another.
+// Makes an empty folder whose name no other process or object uses. The destructor removes it with
+// all its files. CTest runs tests of one fixture at the same time, so a test that used a fixed name
+// would find the files of another.
 class TempFolder {
  public:
-  // Aborts the test program when the folder cannot be made.
+  // Aborts the test program if the folder cannot be made.
   TempFolder();
   ~TempFolder();
   TempFolder(const TempFolder&) = delete;

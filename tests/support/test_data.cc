@@ -8,7 +8,7 @@
 namespace quire::test {
 
 std::filesystem::path source_dir() {
-  // Programs that were built elsewhere name the checkout.
+  // Programs that were built in another place give the path of the checkout.
   const char* env = std::getenv("QUIRE_TEST_SOURCE_DIR");
   return env ? env : QUIRE_SOURCE_DIR;
 }

@@ -1,8 +1,8 @@
 // These functions find the files of tests.
 //
-//   // Skips the test, loudly, when the shared data is absent.
+//   // Skips the test, with a message, if the shared data is absent.
 //   QUIRE_REQUIRE_SHARED(dir, "tokenizers/qwen2");
-//   // Unpacks a file that ends in .gz.
+//   // Decompresses a file whose name ends in .gz.
 //   std::string text = quire::test::read_file(dir / "tokenizer.json");
 #pragma once
 
@@ -16,11 +16,11 @@ namespace quire::test {
 std::filesystem::path source_dir();
 
 // Returns `relative` below the shared data folder ($QUIRE_TEST_DATA, else ../shared/data beside the
-// checkout), or nullopt when it is not there.
+// checkout), or nullopt if it does not exist.
 std::optional<std::filesystem::path> shared_data(const std::string& relative);
 
-// Returns the whole file, unpacked when its name ends in .gz. It aborts the test program when the
-// file cannot be read.
+// Returns the whole file, decompressed if its name ends in .gz. Aborts the test program if the file
+// cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace quire::test

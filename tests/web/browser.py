@@ -91,7 +91,7 @@ class Page:
         self.errors = []
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # as the tab in front
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # as if the tab were in front
 
     def call(self, method, **params):
         self.next_id += 1

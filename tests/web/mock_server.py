@@ -59,17 +59,17 @@ def split(text):
 
 
 def text_of(content):
-    """Without its pictures."""
+    """Returns the text of a message without its pictures."""
     return content if isinstance(content, str) else "" if content is None else "".join(part.get("text", "") for part in content)
 
 
 def count_tokens(messages):
-    """What /tokenize says: four tokens of a template around each message, three to open the answer."""
+    """Returns the count of /tokenize: four template tokens around each message, and three before the answer."""
     return 3 + sum(4 + len(split(text_of(m["content"]))) for m in messages)
 
 
 def timings(num_tokens):
-    """20 ms to the first token, then 80 tokens per second, whatever the network makes of it."""
+    """Returns timings of 20 ms to the first token and 80 tokens per second, however fast the network is."""
     decode_ms = 12.5 * (num_tokens - 1)
     return {
         "first_token_ms": 20.0,
@@ -81,7 +81,7 @@ def timings(num_tokens):
 
 
 def render(prompt):
-    """A text as it is, messages through a template."""
+    """Returns a text unchanged, and messages rendered by a template."""
     if isinstance(prompt, str):
         return split(prompt)
     turns = [["<|turn|>", m["role"], "\n", *split(m["content"]), "<|end|>"] for m in prompt]
@@ -100,7 +100,7 @@ def token_entry(text, rng):
 
 
 class State:
-    """The figures that the page shows; they move a little at every reading."""
+    """The figures that the page shows, which change a little with every reading."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -187,7 +187,7 @@ def explore(body):
 
 
 def steps():
-    """Decode steps of growing batches and one prompt, on a small machine."""
+    """Returns decode steps of growing batches and one prompt, as on a small machine."""
     terms = ["weights", "kv", "activations", "compute", "network", "launch", "host"]
     columns = "step tokens decodes requests flops bytes measured_us bound_us predicted_us host_us".split()
     rows = []
@@ -202,7 +202,7 @@ def steps():
 
 class Handler(http.server.BaseHTTPRequestHandler):
     state = State()
-    bodies = []  # chat requests as they came, for the test to look at
+    bodies = []  # chat requests as received, for the test
     disconnects = 0  # streams that the page left early
     explored = []  # bodies of /quire/kv/explore
     max_model_len = 2048
@@ -223,7 +223,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refuses_key(self):
-        """Whether the request was answered with 401."""
+        """Returns whether it answered the request with 401."""
         if not self.api_key or self.headers.get("Authorization") == f"Bearer {self.api_key}":
             return False
         Handler.num_unauthorized += 1
@@ -231,7 +231,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return True
 
     def lacks(self, path):
-        """Whether the request was answered with 404 because the views are switched off."""
+        """Returns whether it answered the request with 404, because the views are off."""
         Handler.num_views_asked += path.startswith("/quire/")
         if self.has_views or not path.startswith("/quire/"):
             return False

@@ -28,7 +28,7 @@ SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 
 def png(width, height):
-    """A picture whose colours change from corner to corner, in base64."""
+    """Returns a picture in base64 whose colours change from corner to corner."""
     rows = b"".join(b"\0" + b"".join(bytes((x * 255 // width, y * 255 // height, 120)) for x in range(width)) for y in range(height))
 
     def chunk(kind, data):
@@ -43,7 +43,7 @@ PNG = png(120, 80)
 
 
 def axe_source():
-    """The text of axe-core's script, or None where the package is not installed."""
+    """Returns the text of axe-core's script, or None if the package is not installed."""
     spec = importlib.util.find_spec("axe_core_python")
     folders = spec.submodule_search_locations if spec else []
     return next((p.read_text() for f in folders if (p := pathlib.Path(f) / "axe.min.js").is_file()), None)
@@ -138,7 +138,7 @@ class PageTest(unittest.TestCase):
         meta = self.page.eval("document.querySelector('.meta').textContent")
         for word in (" in", " out", "to first", "tok/s"):
             self.assertIn(word, meta)
-        if self.mock:  # its clock says so, whatever this browser's clock says
+        if self.mock:  # the mock's own clock gives fixed times
             self.assertIn("20.0 ms to first", meta)
             self.assertIn("80.0 tok/s", meta)
         self.page.eval("document.getElementById('show-tokens').click()")
@@ -259,7 +259,7 @@ class PageTest(unittest.TestCase):
         self.page.key("Enter", 13)
         self.page.wait("!document.getElementById('key-dialog').open")
         self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
-        self.page.open(f"{self.url}/?again#chat")  # the session remembers it
+        self.page.open(f"{self.url}/?again#chat")  # the session stores the key
         self.page.wait("document.getElementById('model-name').dataset.model")
         self.assertFalse(self.page.eval("document.getElementById('key-dialog').open"))
         self.assertIsNone(self.page.eval("localStorage.getItem('quire-api-key')"))
@@ -278,7 +278,7 @@ class PageTest(unittest.TestCase):
 
     def test_views_that_are_switched_off_are_asked_for_once(self):
         self.need_mock()
-        self.expects_errors = True  # the browser's own line about the one answer of 404
+        self.expects_errors = True  # the browser reports the one answer of 404 itself
         mock_server.Handler.has_views = False
         before = mock_server.Handler.num_views_asked
         self.open("?off#engine")
@@ -309,7 +309,7 @@ class PageTest(unittest.TestCase):
         self.open()
         self.ask("Tell me a story about a fox.")
         self.settled()
-        self.page.key("Tab", 9)  # wherever the page's order leads, one stop is an answer's token
+        self.page.key("Tab", 9)  # in the page's order, an answer's token is one of the stops
         for _ in range(40):
             if self.page.eval("document.activeElement.classList.contains('tok')"):
                 break
@@ -382,7 +382,8 @@ class PageTest(unittest.TestCase):
                 self.open(f"?{size}#{view}")
                 if view == "engine":
                     self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
-                # The last thing of the document is what the longest way down shows.
+                # After scrolling down as far as possible, the last element of the document must be
+                # visible.
                 blank = self.page.eval("""(() => {
                     window.scrollTo(0, 1e6);
                     const ends = [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && !e.closest('.sr')).map((e) => e.getBoundingClientRect().bottom);
@@ -548,7 +549,7 @@ class PageTest(unittest.TestCase):
         script = """import('/web/markdown.js').then(m => JSON.stringify(%s.map(t => {
             const d = document.createElement('div'); d.append(...m.blocks(t)); return d.innerHTML; })))"""
         self.assertEqual(json.loads(self.page.eval(script % json.dumps(list(cases)))), list(cases.values()))
-        # Any text ends, and none is lost.
+        # The parser must end for any text, and must not lose any of it.
         script = """import('/web/markdown.js').then(m => { const parts = ['# ', '- ', '1. ', '> ', '```', '|', '---', '**', '_', '`',
             '\\n', '  ', 'a', '[', '](https://x.y)']; let state = 7, bad = [];
             for (let i = 0; i < 3000; ++i) { let t = ''; for (let k = 0; k < 12; ++k) {
@@ -612,7 +613,7 @@ class PageTest(unittest.TestCase):
             self.page.wait("document.getElementById('model-name').dataset.model")
 
     def drop(self, *files):
-        """Drops files, each (name, type, base64), on the conversation."""
+        """Drops files on the conversation, each (name, type, base64)."""
         self.page.eval("""((files) => {
             const data = new DataTransfer();
             for (const [name, type, text] of files)

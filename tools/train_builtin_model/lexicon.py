@@ -288,7 +288,7 @@ FACTS = (
     "The heart of a blue whale is as big as a small car.",
 )
 
-# What people may ask that a model of this size cannot know.
+# Topics that users may ask about and that a model of this size cannot know.
 UNKNOWN_TOPICS = (
     "the stock market",
     "quantum physics",

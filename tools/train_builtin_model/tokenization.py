@@ -12,8 +12,8 @@ VOCAB_SIZE = 2048
 # Words with their leading space, single digits, runs of punctuation, white space.
 SPLIT = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
-# A tool is shown as one line, name(argument: type, …) - description: a small model reads that far
-# better than a JSON Schema.
+# A tool is shown as one line, name(argument: type, …) - description, because a small model reads that far better than a JSON
+# Schema.
 CHAT_TEMPLATE = """\
 {{- bos_token }}
 {%- set ns = namespace(system='') %}

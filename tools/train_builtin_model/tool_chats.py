@@ -121,7 +121,7 @@ def _big_sum(d):
     )
 
 
-# make, names the tool may have, description, argument names and types
+# Each is (make, possible names of the tool, description, argument names and types).
 TOOLS = (
     (
         _weather,

@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-// What takes longer is noted.
+// Masks and compilations that take longer are reported as slow.
 constexpr double kSlowMaskUs = 5'000, kSlowCompileUs = 200'000;
 
 void append_number(const json::value& value, std::string& out) {
@@ -25,8 +25,8 @@ void append_number(const json::value& value, std::string& out) {
   out += is_whole ? fmt::format("{:.1f}", number) : fmt::format("{}", number);
 }
 
-// As Python's json.dumps(value, ensure_ascii=False) writes it. The parser's depth limit bounds the
-// recursion.
+// Appends the value as Python's json.dumps(value, ensure_ascii=False) writes it. The parser's depth
+// limit bounds the recursion.
 void append_json(const json::value& value, std::string& out) {
   if (value.is_string()) {
     out += '"' + json_escaped(value.get_string()) + '"';
@@ -54,7 +54,7 @@ void append_json(const json::value& value, std::string& out) {
   }
 }
 
-// Of this thread, so that other programs on the machine do not count.
+// Returns the CPU time of this thread, so that other programs on the machine do not count.
 double cpu_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -63,8 +63,8 @@ double cpu_us() {
 
 struct Judgement {
   bool is_accepted = false;
-  Status status;         // of the masks
-  size_t num_bytes = 0;  // of the text that was taken
+  Status status;         // the error of a mask
+  size_t num_bytes = 0;  // of the text that was accepted
   double slowest_us = 0;
   size_t slowest_at = 0;  // bytes before the slowest mask
 };
@@ -92,7 +92,7 @@ Judgement judge(const std::shared_ptr<const Grammar>& grammar, std::span<const T
   return out;
 }
 
-// Whether the text is accepted with its members in any order.
+// Returns whether the text is accepted when its members may come in any order.
 bool is_right_but_for_order(std::string_view schema, JsonOptions options,
                             std::span<const TokenId> tokens, const Vocabulary& vocabulary) {
   if (options.any_order) return false;
@@ -103,7 +103,7 @@ bool is_right_but_for_order(std::string_view schema, JsonOptions options,
   return grammar.ok() && judge(*grammar, tokens, vocabulary, untold).is_accepted;
 }
 
-// Where in a text something happened: what stands before the place and behind it.
+// Returns the text before and behind a place, for messages.
 std::string around(std::string_view text, size_t place) {
   constexpr size_t kBefore = 120, kBehind = 40;
   const size_t begin = place > kBefore ? place - kBefore : 0;

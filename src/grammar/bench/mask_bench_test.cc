@@ -10,7 +10,7 @@
 namespace quire::grammar {
 namespace {
 
-// A byte-level tokenizer of the printable ASCII characters, which stand for themselves.
+// Returns a byte-level tokenizer whose tokens are the printable ASCII characters.
 std::unique_ptr<Tokenizer> ascii_tokenizer() {
   std::string vocab;
   int id = 0;
@@ -59,7 +59,7 @@ TEST(MaskBench, CountsWhatIsJudgedWrongly) {
   EXPECT_FALSE(run_mask_bench("[]", *tokenizer, vocabulary, {}, report).ok());
 }
 
-// Every 40th real schema; `quire bench grammar` runs them all.
+// Runs every 40th real schema; `quire bench grammar` runs all of them.
 TEST(MaskBench, ASampleHasNoFalseAccepts) {
   QUIRE_REQUIRE_SHARED(file, "json/maskbench_dev.jsonl.gz");
   QUIRE_REQUIRE_SHARED(tokenizer_file, "tokenizers/qwen2/tokenizer.json");

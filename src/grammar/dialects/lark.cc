@@ -13,7 +13,7 @@
 namespace quire::grammar {
 namespace {
 
-// lark/grammars/common.lark of the Lark parser defines these names.
+// The names that lark/grammars/common.lark of the Lark parser defines.
 struct CommonTerminal {
   std::string_view name, pattern;
 };
@@ -77,7 +77,7 @@ class LarkBuilder {
 
   Fragment lexeme(ExprId expr) { return rules_.terminal(store_.concat(skip_, expr)); }
 
-  // LarkSyntax bounds the nesting, and so the recursion.
+  // Makes the fragment of a node. LarkSyntax bounds the nesting, and so this recursion.
   Result<Fragment> fragment_of(uint32_t index) {
     const LarkNode& node = syntax_.nodes[index];
     switch (node.kind) {
@@ -190,7 +190,8 @@ class LarkBuilder {
   Encoder encoder_;
   ExprId skip_ = ExprStore::kEmpty;
   std::map<std::string, RuleId> rule_of_;
-  std::map<std::string, std::optional<ExprId>> terminals_;  // nothing: being built
+  // Nullopt while the terminal is being built.
+  std::map<std::string, std::optional<ExprId>> terminals_;
   size_t num_open_ = 0;
 };
 

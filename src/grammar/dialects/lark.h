@@ -1,4 +1,4 @@
-// Grammars in Lark's form, as llguidance reads them.
+// lark_rule() reads grammars in Lark's notation, as llguidance does.
 #pragma once
 
 #include <string_view>
@@ -10,11 +10,12 @@
 
 namespace quire::grammar {
 
-// Rules (lower case), terminals (upper case), strings with the flag i, /regular expressions/ with
-// the flag i, ranges "a".."z", ( ), [ ], | * + ? {m,n} ~m..n, & and ~ of terminals, %ignore,
-// %import common.NAME, %json {schema}, <special tokens>, comments. What %ignore matches may stand
-// before each terminal of a rule. A terminal may end wherever it can: there is no longest match.
-// Fails with the line for priorities, templates, attributes and what else is not read.
+// Reads rules (lower case), terminals (upper case), strings with the flag i, /regular expressions/
+// with the flag i, ranges "a".."z", ( ), [ ], | * + ? {m,n} ~m..n, & and ~ of terminals, %ignore,
+// %import common.NAME, %json {schema}, <special tokens> and comments. A match of %ignore may
+// precede each terminal of a rule. A terminal may end wherever it can: there is no longest match.
+// Returns an error with the line number for priorities, templates, attributes and anything else
+// that is not read.
 Result<RuleId> lark_rule(ExprStore& store, Rules& rules, std::string_view text,
                          const JsonOptions& json, const std::vector<std::string>& special_tokens);
 

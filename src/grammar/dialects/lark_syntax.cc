@@ -124,7 +124,8 @@ class LarkParser {
     return end_of_line();
   }
 
-  // A line that begins with '|' goes on with the alternatives of the line before it.
+  // Returns true at `|`. A line that begins with it continues the alternatives of the line before
+  // it.
   bool next_alternative() {
     const size_t begin = at_;
     skip_lines();
@@ -157,10 +158,10 @@ class LarkParser {
     LarkNode out{.kind = LarkKind::kSequence};
     for (;;) {
       skip_blanks();
-      if (depth > 0) skip_lines();  // within parentheses
+      if (depth > 0) skip_lines();  // within parentheses, lines do not end a rule
       const char c = peek();
       if (c == '\0' || c == '\n' || c == '|' || c == ')' || c == ']' || c == '&') break;
-      if (take("->")) {  // an alias names what parsers build
+      if (take("->")) {  // an alias, which names what parsers build, has no effect
         skip_blanks();
         QUIRE_RETURN_IF_ERROR(name().status());
         continue;
@@ -200,7 +201,7 @@ class LarkParser {
     return add({.kind = LarkKind::kName, .text = std::move(referred)});
   }
 
-  // The text between two delimiters, its escapes untouched.
+  // Returns the text between two delimiters, with its escapes.
   Result<std::string> delimited(char delimiter) {
     const size_t begin = ++at_;
     while (at_ < text_.size() && peek() != delimiter && peek() != '\n') {
@@ -210,7 +211,7 @@ class LarkParser {
     return std::string(text_.substr(begin, at_++ - begin));
   }
 
-  // Escapes of strings are those of JSON.
+  // Reads a string, whose escapes are those of JSON.
   Result<std::string> string() {
     QUIRE_ASSIGN_OR_RETURN(const std::string raw, delimited('"'));
     boost::system::error_code code;

@@ -1,4 +1,4 @@
-// The syntax of a Lark grammar, not yet given a meaning.
+// LarkSyntax is the syntax tree of a Lark grammar, before its names and terminals are resolved.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ enum class LarkKind : uint8_t {
   kAnd,      // of terminals
   kNot,      // of a terminal
   kRepeat,   // min to max times
-  kString,   // text: a regular expression that matches it
+  kString,   // text: a regular expression that matches the string
   kRegex,    // text
   kRange,    // min to max: characters
-  kName,     // text: of a rule or terminal
-  kSpecial,  // text: of a special token
+  kName,     // text: the name of a rule or terminal
+  kSpecial,  // text: that of a special token
   kJson,     // text: a JSON Schema
 };
 
@@ -31,20 +31,20 @@ struct LarkNode {
   bool ignores_case = false;
   size_t line = 0;
   std::string text{};
-  std::vector<uint32_t> children{};  // in LarkSyntax::nodes
+  std::vector<uint32_t> children{};  // indices in LarkSyntax::nodes
 };
 
 struct LarkSyntax {
   std::vector<LarkNode> nodes;
   std::map<std::string, uint32_t> definitions;  // name to node
-  std::map<std::string, std::string> imports;   // name here to name in common
+  std::map<std::string, std::string> imports;   // name in this grammar to name in Lark's `common`
   std::vector<uint32_t> ignored;
 };
 
-// Terminals are written in upper case, rules in lower case.
+// Returns true for upper case. Terminals are written in upper case, rules in lower case.
 bool is_terminal_name(std::string_view name);
 
-// Nesting is bounded. Errors name the line.
+// Parses a grammar with bounded nesting. Errors name the line.
 Result<LarkSyntax> parse_lark(std::string_view text);
 
 }  // namespace quire::grammar

@@ -63,7 +63,7 @@ class StructuralTagReader {
     if (!value->is_bool()) return error(path + "." + std::string(name), "expected true or false");
     return value->get_bool();
   }
-  // Absent and null are an empty list.
+  // Returns a list of texts; absent and null are an empty list.
   static Result<std::vector<std::string>> texts(const json::object& object, std::string_view name,
                                                 const std::string& path) {
     std::vector<std::string> out;
@@ -91,7 +91,7 @@ class StructuralTagReader {
     return {};
   }
 
-  // Text that stands as it is; special tokens in it are tokens.
+  // Returns the expression of a literal text; special tokens in it match only as tokens.
   ExprId marker(std::string_view text) {
     std::string bytes;
     while (!text.empty()) {
@@ -108,7 +108,7 @@ class StructuralTagReader {
     return store_.literal(bytes);
   }
 
-  // Any text in which none of `excludes` occurs.
+  // Returns an expression for any text in which none of `excludes` occurs.
   ExprId free_text(const std::vector<std::string>& excludes) {
     const ExprId any = encoder_.any_text();
     std::vector<ExprId> found;
@@ -228,7 +228,7 @@ class StructuralTagReader {
                          static_cast<uint32_t>(max));
   }
 
-  // `end` is a text, or a list of texts of which one ends the tag.
+  // `end` is a text, or a list of texts, one of which ends the tag.
   Result<Fragment> tag(const json::object& object, const std::string& path) {
     QUIRE_RETURN_IF_ERROR(only(object, path, {"begin", "content", "end"}));
     QUIRE_ASSIGN_OR_RETURN(const std::string begin, text(object, "begin", path));
@@ -250,7 +250,7 @@ class StructuralTagReader {
     return rules_.sequence(parts);
   }
 
-  // Free text in a tag goes on until the tag's end.
+  // Returns the content of a tag. Free text continues until the end of the tag.
   Result<Fragment> content_until(const Member& content, const std::vector<std::string>& ends) {
     const json::object* object = content.value.if_object();
     const json::value* type = object == nullptr ? nullptr : object->if_contains("type");
@@ -286,7 +286,7 @@ class StructuralTagReader {
     return out;
   }
 
-  // One rule that all places of a format call.
+  // Returns one rule of these alternatives, which all places of a format call.
   RuleId one_of(const std::vector<Fragment>& tags) {
     const RuleId rule = rules_.add_rule();
     rules_.define(rule, rules_.any_of(tags));
@@ -306,7 +306,7 @@ class StructuralTagReader {
     return between_text(tags, free_text(excludes), at_least_one, stops);
   }
 
-  // With at_least_one the text begins with a tag. With stop_after_first it ends with the first one.
+  // With at_least_one the text begins with a tag; with stop_after_first it ends with the first tag.
   Fragment between_text(const std::vector<Fragment>& tags, ExprId text, bool at_least_one,
                         bool stops_after_first) {
     const RuleId tag = one_of(tags);

@@ -1,4 +1,4 @@
-// What of Normalizer looks at values and at pairs of records.
+// These functions of Normalizer look at values and at pairs of records.
 #include <algorithm>
 
 #include "grammar/json_schema/normalizer.h"
@@ -54,7 +54,7 @@ ExprId Normalizer::string_content(const Record& record) {
   for (const json::value* value : record.excluded) {
     if (value->is_string()) excluded.push_back(encoder_.text(value->get_string()));
   }
-  // Complements hold what is no text of a JSON string at all.
+  // Complements also match strings that cannot occur in a JSON string.
   const bool may_leave_text =
       !excluded.empty() || std::any_of(parts.begin(), parts.end(), [&](ExprId part) {
         return store_.kind(part) == ExprKind::kNot;
@@ -160,7 +160,8 @@ Result<bool> Normalizer::are_disjoint(const Record& a, const Record& b, int dept
   if ((types & kNumberType) != 0) {
     QUIRE_ASSIGN_OR_RETURN(const ExprId x, number_expr(store_, a.number));
     QUIRE_ASSIGN_OR_RETURN(const ExprId y, number_expr(store_, b.number));
-    // The expressions differ in form (exponents), so only bounds are a proof.
+    // Expressions of the same numbers may differ (exponents), so only bounds prove that records are
+    // disjoint.
     const bool has_bounds = a.number.lower || a.number.upper || !a.number.divisors.empty();
     const bool other_has = b.number.lower || b.number.upper || !b.number.divisors.empty();
     if (!has_bounds || !other_has || store_.is_live(store_.all_of({x, y}))) return false;
@@ -180,7 +181,8 @@ Result<bool> Normalizer::are_disjoint(const Record& a, const Record& b, int dept
   return true;
 }
 
-// One requires a member that the other cannot have, or can have only with other values.
+// Two objects are disjoint if one requires a member that the other cannot have, or can have only
+// with other values.
 Result<bool> Normalizer::are_disjoint_objects(const Record& a, const Record& b, int depth) {
   if (a.num_members.min > b.num_members.max || b.num_members.min > a.num_members.max) return true;
   for (const auto& [x, y] : {std::pair(&a, &b), std::pair(&b, &a)}) {

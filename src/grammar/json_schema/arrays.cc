@@ -1,5 +1,5 @@
-// Arrays as rules: items by place, counted, different from each other, or with some that match
-// `contains`.
+// These functions turn arrays into rules: items by position, counted, all different, or with some
+// that match `contains`.
 #include <algorithm>
 
 #include "grammar/json_schema/schema_compiler.h"
@@ -38,7 +38,7 @@ Result<Fragment> SchemaCompiler::array(const Record& record) {
     forms.push_back(rules_.sequence(whole));
     return rules_.any_of(forms);
   }
-  // States after 0, 1, ... items of the prefix; each may close once there are enough.
+  // Makes states for 0, 1, … items of the prefix; the array may end at those with enough items.
   const Fragment whole = rules_.nothing();
   StateId at = whole.start;
   const StateId closing = rules_.add_state();
@@ -64,7 +64,7 @@ Result<Fragment> SchemaCompiler::array(const Record& record) {
   return rules_.any_of(forms);
 }
 
-// The values of a finite schema as expressions; nothing when there are too many or no end of them.
+// Returns the values of a schema as expressions, or nullopt if there are infinitely or too many.
 Result<std::optional<std::vector<ExprId>>> SchemaCompiler::finite_values(
     const Conjunction& conjunction) {
   static const json::value kConstants[] = {json::value(nullptr), json::value(false),
@@ -94,7 +94,7 @@ Result<std::optional<std::vector<ExprId>>> SchemaCompiler::finite_values(
   return std::optional(std::move(out));
 }
 
-// Each value marks a bit of the call's count. A comma is written only where a value is left.
+// Each value sets a bit of the call's count. A comma is allowed only if a value is left.
 Result<Fragment> SchemaCompiler::unique_array(const Record& record, size_t num_prefix) {
   const Conjunction item = Normalizer::item(record, 0);
   std::optional<std::vector<ExprId>> values;
@@ -134,8 +134,8 @@ Result<Fragment> SchemaCompiler::unique_array(const Record& record, size_t num_p
   return rules_.any_of(forms);
 }
 
-// States count the items that match, the call's count all items. Where there is no maximum, items
-// that match need not be told apart from others.
+// States count the items that match, and the call's count counts all items. Without a maximum, an
+// item that matches may also be read as one that does not.
 Result<Fragment> SchemaCompiler::array_containing(const Record& record, size_t num_prefix) {
   const Contains& contains = record.contains.front();
   const CountRange& total = record.num_items;
@@ -162,13 +162,14 @@ Result<Fragment> SchemaCompiler::array_containing(const Record& record, size_t n
   const Fragment body = rules_.nothing();
   const StateId closing = rules_.add_state();
   rules_.add_edge(closing, {EdgeKind::kTerminal, body.end, spaced({gap_, store_.byte(']')})});
-  std::vector<StateId> next, after;  // by the number of matches: before an item, behind one
+  std::vector<StateId> next, after;  // by the number of matches: before an item, and behind one
   for (uint64_t i = 0; i < num_rows; ++i) {
     next.push_back(rules_.add_state());
     after.push_back(rules_.add_state());
   }
   rules_.add_edge(body.start, {EdgeKind::kTerminal, next[0], spaced({store_.byte('['), gap_})});
-  // An item of `schema` from a row to a row. As many items are kept free as matches are missing.
+  // Adds an item of `schema` from one row to another, if enough items are left for the missing
+  // matches.
   const auto write = [&](uint64_t from, uint64_t to, const Conjunction& schema) -> Status {
     const uint64_t missing = contains.min > to ? contains.min - to : 0;
     if (total.max != kUnbounded && total.max < missing + 1) return {};

@@ -15,7 +15,7 @@ std::string_view string_of(const json::object& object, std::string_view key) {
   return value != nullptr && value->is_string() ? std::string_view(value->get_string()) : "";
 }
 
-// RFC 3986, section 5.3, for the forms that schemas use.
+// Resolves a reference by RFC 3986, section 5.3, for the forms that schemas use.
 std::string resolve_uri(std::string_view base, std::string_view reference) {
   const size_t colon = reference.find(':');
   if (colon != reference.npos && reference.find_first_of("/?#") > colon) {
@@ -188,7 +188,7 @@ Result<const json::value*> SchemaDocument::resolve(const json::object& schema,
     target = exact->second;
   } else if (const auto owner = by_uri_.find(resource); owner != by_uri_.end()) {
     target = find_pointer(*owner->second, fragment);
-    // Many schemas write an id that is no base and point from the document's root all the same.
+    // Many schemas have an id that is not a base URI, and use pointers from the document's root.
     if (target == nullptr && reference.starts_with('#')) target = find_pointer(*root_, fragment);
   }
   if (target == nullptr) {

@@ -1,4 +1,4 @@
-// Document is a parsed schema with its references resolved within the document.
+// A SchemaDocument is a parsed schema that resolves references within itself.
 #pragma once
 
 #include <boost/json.hpp>
@@ -18,16 +18,17 @@ class SchemaDocument {
   static Result<SchemaDocument> parse(std::string_view text);
 
   const json::value& root() const { return *root_; }
-  // The schema that `reference` ($ref, $dynamicRef or $recursiveRef) of the object `schema` names.
+  // Returns the schema that the reference `keyword` ($ref, $dynamicRef or $recursiveRef) of
+  // `schema` names.
   Result<const json::value*> resolve(const json::object& schema, std::string_view keyword) const;
-  // What a value is judged by where `schema` is applied, beside the keywords about its parts:
-  // targets of references and alternatives.
+  // Returns the schemas that apply to the same value as `schema` itself, not to its members or
+  // items: targets of references, and alternatives.
   Result<std::vector<const json::value*>> in_place_subschemas(const json::object& schema) const;
-  // Where a value of the document stands in its text, among all of them.
+  // Returns the position of a value in the document's text, counted over all values.
   size_t order_of(const json::value& value) const;
   // Returns a JSON pointer to `schema`, for messages.
   std::string path_of(const json::value& schema) const;
-  // Up to draft 7, $ref hides the keywords beside it.
+  // Returns whether $ref hides the keywords beside it, as up to draft 7.
   bool ref_hides_siblings() const { return ref_hides_siblings_; }
 
  private:
@@ -38,9 +39,9 @@ class SchemaDocument {
   std::unique_ptr<json::value> root_;
   bool ref_hides_siblings_ = false;
   std::unordered_map<const json::value*, size_t> order_of_;
-  std::unordered_map<const json::object*, std::string> base_of_;   // of objects with references
+  std::unordered_map<const json::object*, std::string> base_of_;   // for objects with references
   std::map<std::string, const json::value*, std::less<>> by_uri_;  // $id, and $id#anchor
-  std::map<std::string, int, std::less<>> dynamic_anchors_;        // how many have the name
+  std::map<std::string, int, std::less<>> dynamic_anchors_;        // how many schemas have the name
 };
 
 }  // namespace quire::grammar

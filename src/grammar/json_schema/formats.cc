@@ -5,7 +5,8 @@
 namespace quire::grammar {
 namespace {
 
-// RFC 3339. A leap second is not told apart from second 60 of any minute, so none is made.
+// RFC 3339. A leap second cannot be distinguished from second 60 of another minute, so none is
+// allowed.
 #define QUIRE_LEAP_YEAR \
   "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 #define QUIRE_DATE                                                      \
@@ -51,7 +52,7 @@ namespace {
   "(?:T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?"       \
   "|T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))"
 
-// RFC 6570. Literals leave out blanks, quotes and what the expressions are written with.
+// RFC 6570. Literals exclude blanks, quotes and the characters of expressions.
 #define QUIRE_VARCHAR "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 #define QUIRE_VARSPEC QUIRE_VARCHAR "(?:\\.?" QUIRE_VARCHAR ")*(?::[1-9][0-9]{0,3}|\\*)?"
 #define QUIRE_URI_TEMPLATE                                                                 \
@@ -78,7 +79,7 @@ constexpr Format kFormats[] = {
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" QUIRE_POINTER ")"},
 };
 
-// Of a class: c-d for characters of one kind that are in order.
+// Returns the ranges c-d that a class may contain: both ends are of one kind and in order.
 std::string class_ranges() {
   std::string out;
   for (const std::string_view kind : {"09", "az", "AZ"}) {
@@ -89,7 +90,7 @@ std::string class_ranges() {
   return out;
 }
 
-// {m}, {m,} and {m,n} with m <= n.
+// Returns an expression for {m}, {m,} and {m,n} with m <= n.
 std::string counted_quantifier() {
   std::string out = "\\{(?:[0-9]{1,3},?|[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}";
   for (char c = '0'; c <= '9'; ++c)
@@ -97,8 +98,9 @@ std::string counted_quantifier() {
   return out + ")\\}";
 }
 
-// What every reader of ECMA-262's and of Python's expressions takes for one: groups in each other up to
-// `depth`, without references, look-behind and escapes that only some know. Alternatives may be empty.
+// Returns an expression for regular expressions that readers of both ECMA-262 and Python accept:
+// groups nested up to `depth`, without references, look-behind and escapes that only some readers
+// know. Alternatives may be empty.
 std::string regex_format(int depth) {
   const std::string escape =
       "\\\\(?:[\\^$\\\\.*+?()\\[\\]{}|/dDwWsStnrfv-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";

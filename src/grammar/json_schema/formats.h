@@ -5,8 +5,9 @@
 
 namespace quire::grammar {
 
-// An ECMA-262 expression for the whole text of a JSON Schema format; nothing for a name that the
-// specification does not define or whose check is not regular: such a format is an annotation.
+// Returns an ECMA-262 expression for the whole text of a JSON Schema format, or nullopt if the
+// specification does not define the format or its check is not regular. Such a format is an
+// annotation.
 std::optional<std::string_view> format_pattern(std::string_view format);
 
 }  // namespace quire::grammar

@@ -29,7 +29,8 @@ Result<ExprId> gap_of(ExprStore& store, const JsonOptions& options) {
   return store.any_of({store.repeat(blank, 0, kMaxBlanks), store.concat(newline)});
 }
 
-// Whole numbers as integers and as writers of floats print them.
+// Returns a number's texts; a whole number is also allowed with ".0", as many writers of floats
+// print it.
 std::vector<std::string> number_texts(const json::value& value) {
   const auto decimal = decimal_of(value);
   if (!decimal) return {json::serialize(value)};
@@ -170,7 +171,7 @@ Status SchemaCompiler::add_enum(const Record& record, std::vector<ExprId>& scala
   return {};
 }
 
-// One value's text, with gaps. The document's depth bounds the recursion.
+// Returns the text of one value, with gaps. The document's depth bounds the recursion.
 ExprId SchemaCompiler::json_text(const json::value& value) {
   if (value.is_string()) return quoted(text_of(value.get_string()));
   if (value.is_number()) return store_.any_literal(number_texts(value));

@@ -1,9 +1,9 @@
-// JSON Schema (drafts 4 to 2020-12) as grammar rules.
+// This file turns JSON Schema (drafts 4 to 2020-12) into grammar rules.
 //
 // Members of objects come in the order of `properties`, then required names that are not among
-// them, then other names. What the rules allow is always valid; what they cannot express is an
-// error that names the keyword and its path, never ignored. Unknown keywords and formats are
-// annotations, as the specification says.
+// them, then other names. Every text that the rules allow is valid. A keyword that the rules cannot
+// express is never ignored: it is an error that names the keyword and its path. Unknown keywords
+// and formats are annotations, as the specification says.
 #pragma once
 
 #include <string_view>

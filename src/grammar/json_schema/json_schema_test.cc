@@ -1,5 +1,5 @@
-// JSON Schema: what is allowed is valid, what is valid in schema order is allowed, and what cannot
-// be enforced is refused by name.
+// For JSON Schema, everything that is allowed is valid, everything valid in the schema's order is
+// allowed, and a keyword that cannot be enforced is refused by name.
 #include "grammar/json_schema/json_schema.h"
 
 #include <gmock/gmock.h>
@@ -166,7 +166,7 @@ TEST(JsonSchema, MembersInAnyOrder) {
   }
 }
 
-// An object of m0, m1, … in any order, of which m62 is required.
+// Compiles an object of m0, m1, … in any order, of which m62 is required.
 Result<std::shared_ptr<const Grammar>> many_members(int num_members) {
   std::string properties;
   for (int i = 0; i < num_members; ++i) {
@@ -198,7 +198,8 @@ TEST(JsonSchema, TextsInFormatRegexAreExpressions) {
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   for (const char* text : {"", "^a+b*?$", "[a-z0-9_-]{2,12}", "(a|b|)*", "(?:x(?=y(z)))?", "[^-a]",
                            "\\\\d{3}\\\\.", "\\\\u00e9|é", "a{2}", "a{3,}?", "(((a)))", "[]a]|"}) {
-    const bool is_valid = std::string_view(text) != "[]a]|";  // read in two ways
+    // The only text that can be read in two ways.
+    const bool is_valid = std::string_view(text) != "[]a]|";
     EXPECT_EQ(test::accepts(*grammar, '"' + std::string(text) + '"'), is_valid) << text;
   }
   for (const char* text : {"[", "(", ")", "a)", "*a", "a**", "a{3,2}", "a{12,3}", "[z-a]", "[a",
@@ -207,7 +208,7 @@ TEST(JsonSchema, TextsInFormatRegexAreExpressions) {
   }
 }
 
-// A set of so many does not fit a state: such an object keeps the schema's order.
+// A set of so many members does not fit a state, so such an object keeps the schema's order.
 TEST(JsonSchema, MoreMembersThanASetHoldsKeepTheirOrder) {
   const auto grammar = many_members(64);
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
@@ -268,9 +269,8 @@ TEST(JsonSchema, RefusedOnlyBySilenceIsAFalseAccept) {
       "unsupported schemas, {} false accepts\n",
       num_accepts, num_rejects, num_missed, num_unsupported, num_false_accepts);
   EXPECT_EQ(num_false_accepts, 0);
-  // A ratchet: what is enforced does not become less. Valid ones that are refused are mostly of
-  // formats, which the suite takes for annotations and which are enforced here: one by each format
-  // and draft, of which "regex" was the last to come.
+  // The number must not fall. Most valid instances that are refused test formats, which the suite
+  // takes for annotations and which are enforced here: one per format and draft.
   EXPECT_GE(num_accepts, 1022);
   EXPECT_LE(num_missed, 71);
   EXPECT_LE(num_unsupported, 497);

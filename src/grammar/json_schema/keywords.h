@@ -1,4 +1,4 @@
-// These functions read keywords' values, and constraints that several keywords put on a record.
+// These functions read keywords' values, and add constraints that several keywords put on a record.
 #pragma once
 
 #include "base/result.h"
@@ -9,7 +9,7 @@ namespace quire::grammar {
 // Reads the value of minLength and the like: a whole number that is not negative.
 Result<uint64_t> count_of(const json::value& value, std::string_view keyword);
 
-// Whether a schema is `true` or `{}`.
+// Returns whether a schema is `true` or `{}`.
 bool is_trivial(const json::value& schema);
 
 struct Types {
@@ -19,10 +19,10 @@ struct Types {
 // Reads the value of `type`.
 Result<Types> types_of(const json::value& value);
 
-// Keeps the tighter bound.
+// Replaces `bound` by `other` if that is tighter.
 void meet_bound(std::optional<NumberBound>& bound, const NumberBound& other, bool is_lower);
 
-// An object's member `name` is present, or is not.
+// These add to a record that an object's member `name` must be present, or must be absent.
 void require_member(Record& record, const std::string& name);
 void forbid_member(Record& record, const std::string& name);
 

@@ -1,4 +1,4 @@
-// The complement of a schema: one of its keywords does not hold.
+// The complement of a schema is that one of its keywords does not hold.
 #include <algorithm>
 
 #include "grammar/json_schema/keywords.h"
@@ -7,7 +7,7 @@
 namespace quire::grammar {
 namespace {
 
-// Keywords that constrain and have no complement here.
+// Constraining keywords whose complement is not supported.
 constexpr std::string_view kNoComplement[] = {"additionalItems",
                                               "additionalProperties",
                                               "allOf",
@@ -75,7 +75,7 @@ Result<Normalizer::Choice> Normalizer::negation(const json::object& schema) {
   return out;
 }
 
-// False when the keyword constrains and has no complement here.
+// Returns false if the keyword is a constraint whose complement is not supported.
 Result<bool> Normalizer::negate_keyword(std::string_view keyword, const json::value& value,
                                         const json::object& schema, Choice& out) {
   for (const CountKeyword& count : kCounts) {

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kMaxRecords = 512;
 constexpr size_t kMaxOpenExpansions = 24;
 
-// Keywords whose meaning is enforced. What is in none of the lists is an annotation.
+// Constraining keywords that are not supported. A keyword that is in none of the lists is an
+// annotation.
 constexpr std::string_view kUnsupported[] = {"unevaluatedProperties", "unevaluatedItems"};
 
 }  // namespace
@@ -113,8 +114,8 @@ Result<const std::vector<Record>*> Normalizer::records(const Conjunction& conjun
 Result<std::vector<Record>> Normalizer::expand(const Conjunction& conjunction) {
   std::vector<Partial> work(1);
   work[0].todo = conjunction;
-  // In the order of the text, the last first: addresses, by which conjunctions are sorted, differ
-  // from run to run, and members must not.
+  // Sorts by position in the text, the last first. Conjunctions are sorted by address, which
+  // differs between runs, but the order of members must not.
   const auto place = [this](const SchemaRef& ref) {
     return std::pair(document_.order_of(*ref.schema), ref.is_negated);
   };
@@ -163,7 +164,7 @@ Result<std::vector<Record>> Normalizer::expand(const Conjunction& conjunction) {
             kMaxRecords);
       }
     }
-    // Reversed, so that the alternatives come out in the order of the schema.
+    // Pushes in reverse, so that the alternatives are handled in the order of the schema.
     for (size_t i = product.size(); i-- > 0;) work.push_back(std::move(product[i]));
   }
   return out;
@@ -205,8 +206,9 @@ Status Normalizer::apply_schema(const json::value& value, Partial& partial,
   return apply_applicators(schema, partial, choices);
 }
 
-// Depth-first over the subschemas that a value of `root` itself must satisfy or is tried against:
-// a way back to a schema on the path asks for it before anything of the value is read.
+// Searches depth-first over the subschemas that apply to the same value as `root`. If a path
+// returns to a schema that is on it, validating that schema requires itself, before any part of the
+// value is read.
 Result<bool> Normalizer::refers_to_itself(const json::value& root) {
   struct Frame {
     const json::value* schema;
@@ -473,7 +475,7 @@ Status Normalizer::apply_applicators(const json::object& schema, Partial& partia
       continue;
     }
     if (keyword == "allOf") {
-      // Taken from the back: in the order of the schema.
+      // `todo` is processed from its end, so this gives the order of the schema.
       for (size_t i = list.size(); i-- > 0;) partial.todo.push_back({&list[i]});
       continue;
     }
@@ -496,7 +498,8 @@ Status Normalizer::apply_applicators(const json::object& schema, Partial& partia
   return {};
 }
 
-// Alternatives that cannot hold together are simply alternatives; others exclude each other.
+// Makes the alternatives of oneOf. Those that cannot hold together need no more; others are made to
+// exclude each other.
 Result<Normalizer::Choice> Normalizer::one_of(const json::array& alternatives) {
   constexpr size_t kMaxAlternatives = 256;
   if (alternatives.size() > kMaxAlternatives) {

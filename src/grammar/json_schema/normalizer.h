@@ -12,25 +12,27 @@ namespace quire::grammar {
 
 class Normalizer {
  public:
-  // `closes_objects`: a schema with `properties` and nothing about other names allows no others.
+  // With `closes_objects`, a schema with `properties` that says nothing about other names allows
+  // none.
   Normalizer(ExprStore& store, const SchemaDocument& document, bool closes_objects)
       : encoder_(store, TextForm::kJsonString),
         store_(store),
         document_(document),
         closes_objects_(closes_objects) {}
 
-  // The reference stays valid. Fails for what cannot be enforced.
+  // Returns the records of a conjunction; the pointer stays valid. Returns an error for a schema
+  // that cannot be enforced.
   Result<const std::vector<Record>*> records(const Conjunction& conjunction);
 
-  // What a member called `name` and an item at `index` must satisfy.
+  // These return the schemas that a member called `name`, or an item at `index`, must satisfy.
   Result<Conjunction> member(const Record& record, std::string_view name);
   static Conjunction item(const Record& record, size_t index);
 
-  // Whether `value` satisfies all of `conjunction`.
+  // Returns whether `value` satisfies all of `conjunction`.
   Result<bool> admits(const Conjunction& conjunction, const json::value& value);
   Result<bool> admits(const Record& record, const json::value& value);
 
-  // Returns a string's content under the record's patterns and lengths.
+  // Returns the expression of a string's content by the record's patterns and lengths.
   ExprId string_content(const Record& record);
   Encoder& encoder() { return encoder_; }
   const SchemaDocument& document() const { return document_; }
@@ -40,7 +42,7 @@ class Normalizer {
     std::vector<SchemaRef> add;
     std::function<void(Record&)> apply;
   };
-  using Choice = std::vector<Branch>;  // one of them holds
+  using Choice = std::vector<Branch>;  // one of the branches must hold
   struct Partial {
     Record record;
     std::vector<SchemaRef> todo;
@@ -78,7 +80,7 @@ class Normalizer {
   ExprStore& store_;
   const SchemaDocument& document_;
   const bool closes_objects_;
-  std::set<const json::value*> loop_free_;  // refers_to_itself() is false
+  std::set<const json::value*> loop_free_;  // schemas for which refers_to_itself() is false
   std::map<Conjunction, std::vector<Record>> known_;
   std::map<Conjunction, int> in_progress_;
   std::map<std::string, ExprId, std::less<>> patterns_;
@@ -90,7 +92,7 @@ const json::value& false_schema();
 // Returns a number's value, or nullopt when its text is too long.
 std::optional<Decimal> decimal_of(const json::value& number);
 uint8_t type_of(const json::value& value);
-// Returns whether values are equal by JSON Schema, which compares numbers by value.
+// Returns whether values are equal in JSON Schema, which compares numbers by value.
 bool equal_values(const json::value& a, const json::value& b);
 void add_to(Conjunction& conjunction, const SchemaRef& ref);
 

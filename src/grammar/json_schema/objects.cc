@@ -1,4 +1,5 @@
-// Objects as rules: members in the order of the schema or in any order, then other names.
+// These functions turn objects into rules: members in the schema's order or in any order, then
+// other names.
 #include <algorithm>
 #include <set>
 
@@ -9,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxNameClasses = 64;
 
-// A count as edges have it.
+// Returns a count as edges store it.
 uint32_t limit(uint64_t value) {
   return static_cast<uint32_t>(std::min<uint64_t>(value, kUnbounded));
 }
@@ -39,7 +40,7 @@ Result<SchemaCompiler::ObjectPlan> SchemaCompiler::plan(const Record& record) {
   return out;
 }
 
-// The names that are no properties and that `propertyNames` allows.
+// Returns the names that are not in `properties` and that `propertyNames` allows.
 Result<ExprId> SchemaCompiler::other_names(const Record& record,
                                            const std::vector<std::string>& known) {
   std::vector<ExprId> taken;
@@ -75,7 +76,7 @@ Result<ExprId> SchemaCompiler::other_names(const Record& record,
   return store_.all_of(std::move(parts));
 }
 
-// Splits the names that are no properties by the patterns that they match.
+// Splits the names that are not in `properties` by the patterns that they match.
 Result<std::vector<SchemaCompiler::NameClass>> SchemaCompiler::name_classes(
     const Record& record, const std::vector<std::string>& known) {
   QUIRE_ASSIGN_OR_RETURN(const ExprId names, other_names(record, known));
@@ -135,9 +136,9 @@ Result<Fragment> SchemaCompiler::object(const Record& record) {
   return rules_.call(rule);
 }
 
-// States over the members in order: where a member is to come, and where one has. The comma is a
-// terminal of its own, so that the blanks around it are walked once and not with every name that may
-// follow. Commas that nothing may follow are pruned with the rules.
+// Makes states over the members in order: one before each member, and one behind it. The comma is a
+// terminal of its own, so that the blanks around it are walked once and not for each name that may
+// follow. Commas that nothing can follow are pruned with the rules.
 Result<Fragment> SchemaCompiler::ordered_members(const ObjectPlan& object) {
   const ExprId colon = spaced({gap_, store_.byte(':'), gap_});
   const Fragment whole = rules_.nothing();
@@ -177,8 +178,8 @@ Result<Fragment> SchemaCompiler::ordered_members(const ObjectPlan& object) {
   return whole;
 }
 
-// The same where the call counts members: two rows of states, before the first member that is
-// written and after it, and guards that keep the call from where the minimum or maximum could no
+// Does the same for objects whose call counts members. There are two rows of states, before the
+// first member and after it, with guards that stop the call where the minimum or maximum can no
 // longer be met.
 Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
                                                  const CountRange& count) {
@@ -189,7 +190,7 @@ Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
   uint64_t required_left = 0;
   for (const Member& member : object.members) required_left += member.is_required;
   StateId before = whole.start, after = rules_.add_state();
-  // A member from `from`, whose name is read by `key`, to the state `to`.
+  // Adds a member from the state `from`, whose name `key` reads, to the state `to`.
   const auto write = [&](StateId from, ExprId key, StateId to, uint64_t needed_later) {
     if (count.max < needed_later + 1) return;
     const StateId counted = rules_.add_state();
@@ -240,8 +241,8 @@ Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
   return whole;
 }
 
-// Each named member marks a bit of the call's count. Where no other names may come, a comma is
-// written only where a member is left.
+// Each named member sets a bit of the call's count. If no other names are allowed, a comma is
+// allowed only while a member is left.
 Result<Fragment> SchemaCompiler::any_order_members(const ObjectPlan& object) {
   const auto num_members = static_cast<uint32_t>(object.members.size());
   const ExprId colon = spaced({gap_, store_.byte(':'), gap_});

@@ -1,5 +1,5 @@
-// The normal form of a schema: a list of records, each a conjunction of constraints by type. A
-// value is valid when some record admits it.
+// The normal form of a schema is a list of records, each a conjunction of constraints by type. A
+// value is valid if at least one record admits it.
 #pragma once
 
 #include <compare>
@@ -13,13 +13,13 @@
 
 namespace quire::grammar {
 
-// A subschema of the document, or what it does not allow.
+// A SchemaRef is a subschema of the document, or its negation.
 struct SchemaRef {
   const json::value* schema = nullptr;
   bool is_negated = false;
   friend auto operator<=>(const SchemaRef&, const SchemaRef&) = default;
 };
-// All of these hold. Sorted, without duplicates.
+// A Conjunction holds schemas that must all be satisfied. It is sorted, without duplicates.
 using Conjunction = std::vector<SchemaRef>;
 
 enum TypeBit : uint8_t {
@@ -44,10 +44,11 @@ struct Contains {
   uint64_t max = kUnbounded;
 };
 
-// What one schema object says of members; `additional` is for names that it knows otherwise not.
+// MemberRules are what one schema object says about members; `additional` applies to the names that
+// neither `properties` nor `patterns` cover.
 struct MemberRules {
   std::vector<std::pair<std::string, SchemaRef>> properties;
-  std::vector<std::pair<ExprId, SchemaRef>> patterns;  // names in the JSON form
+  std::vector<std::pair<ExprId, SchemaRef>> patterns;  // names as JSON writes them
   std::optional<SchemaRef> additional;
 };
 
@@ -63,10 +64,10 @@ struct CountRange {
 
 struct Record {
   uint8_t types = kAllTypes;
-  std::optional<std::vector<const json::value*>> allowed;  // const and enum
+  std::optional<std::vector<const json::value*>> allowed;  // by const and enum
   std::vector<const json::value*> excluded;
 
-  std::vector<ExprId> patterns;  // of a string's content, in the JSON form
+  std::vector<ExprId> patterns;  // a string's content must match each of them, as JSON writes it
   CountRange length;
 
   NumberRange number;

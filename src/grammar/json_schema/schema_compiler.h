@@ -1,5 +1,5 @@
-// SchemaCompiler turns a schema's normal form into rules: one rule for each conjunction of
-// subschemas that holds values of its own.
+// SchemaCompiler turns a schema's normal form into rules, with one rule for each conjunction of
+// subschemas whose values contain others.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace quire::grammar {
 
 class SchemaCompiler {
  public:
-  // `gap` is the blanks that may stand between tokens.
+  // `gap` matches the blanks that may stand between tokens.
   SchemaCompiler(ExprStore& store, Rules& rules, const SchemaDocument& document,
                  const JsonOptions& options, ExprId gap)
       : store_(store),
@@ -32,7 +32,7 @@ class SchemaCompiler {
     Conjunction schema;
     bool is_required = false;
   };
-  struct NameClass {  // other names that have one schema
+  struct NameClass {  // other names, whose members have one schema
     ExprId name = 0;
     Conjunction schema;
   };
@@ -42,20 +42,21 @@ class SchemaCompiler {
   };
 
   RuleId rule_of(const Conjunction& conjunction);
-  // Values without items or members stand in their place; others are rules, which may recurse.
+  // Returns the values of a conjunction: in place if they have no items or members, otherwise as a
+  // call of a rule, which may recurse.
   Result<Fragment> use(const Conjunction& conjunction);
   Result<Fragment> value(const Conjunction& conjunction);
   Status add_types(const Record& record, std::vector<ExprId>& scalars,
                    std::vector<Fragment>& parts);
   Status add_enum(const Record& record, std::vector<ExprId>& scalars, std::vector<Fragment>& parts);
 
-  // arrays.cc
+  // These are in arrays.cc.
   Result<Fragment> array(const Record& record);
   Result<Fragment> unique_array(const Record& record, size_t num_prefix);
   Result<Fragment> array_containing(const Record& record, size_t num_prefix);
   Result<std::optional<std::vector<ExprId>>> finite_values(const Conjunction& conjunction);
 
-  // objects.cc
+  // These are in objects.cc.
   Result<Fragment> object(const Record& record);
   Result<ObjectPlan> plan(const Record& record);
   Result<ExprId> other_names(const Record& record, const std::vector<std::string>& known);
@@ -65,7 +66,7 @@ class SchemaCompiler {
   Result<Fragment> counted_members(const ObjectPlan& object, const CountRange& count);
   Result<Fragment> any_order_members(const ObjectPlan& object);
 
-  // Pieces of JSON text.
+  // These make pieces of JSON text.
   ExprId spaced(std::initializer_list<ExprId> parts) {
     return store_.concat(std::span(parts.begin(), parts.size()));
   }
@@ -84,7 +85,7 @@ class SchemaCompiler {
   std::vector<std::pair<RuleId, Conjunction>> pending_;
 };
 
-// Whether a JSON string has one spelling of `text`.
+// Returns whether `text` has only one spelling in a JSON string.
 bool is_plain(std::string_view text);
 bool is_false(const SchemaRef& ref);
 

@@ -81,7 +81,7 @@ class EbnfParser {
     if (at_ == begin) return error("expected a rule's name");
     return std::string(text_.substr(begin, at_ - begin));
   }
-  // Whether a rule's definition begins here, after a newline.
+  // Returns whether the definition of a rule begins here, after a newline.
   bool at_definition() {
     const size_t begin = at_;
     while (is_name_char(peek())) ++at_;

@@ -1,5 +1,5 @@
-// GBNF, the grammar notation of llama.cpp, with the additions of xgrammar's EBNF: `{m,n}`, names
-// with `_ . -`, left recursion.
+// ebnf_rule() reads GBNF, the grammar notation of llama.cpp, with the additions of xgrammar's EBNF:
+// `{m,n}`, names with `_ . -`, left recursion.
 #pragma once
 
 #include <string_view>

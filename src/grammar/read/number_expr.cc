@@ -8,7 +8,7 @@ namespace {
 
 enum Phase : uint8_t { kInteger, kAfterPoint, kFraction };
 enum CompareOp : uint8_t { kAtLeast, kAbove, kAtMost, kBelow, kNotEqual };
-// kCompare's NumberState::b.
+// The values of NumberState::b of kCompare.
 enum Order : uint64_t { kEqualSoFar, kSmaller, kGreater };
 
 bool is_digit(uint8_t byte) { return byte >= '0' && byte <= '9'; }
@@ -29,8 +29,8 @@ bool satisfies(CompareOp op, Order order) {
   return false;
 }
 
-// kCompare reads digits against the constant's text, "INTEGER.FRACTION". In the integer part,
-// `position` counts digits; in the fraction it is the place in the constant's fraction.
+// A Constant is a text "INTEGER.FRACTION" that kCompare compares digits with. In the integer part,
+// `position` counts digits; in the fraction it is the position in the constant's fraction.
 struct Constant {
   std::string_view integer, fraction;
   explicit Constant(std::string_view text)
@@ -43,7 +43,7 @@ Order order_digit(uint64_t so_far, uint8_t digit, char constant) {
   return digit < static_cast<uint8_t>(constant) ? kSmaller : kGreater;
 }
 
-// How the integer part compares once all its digits are read.
+// Returns how the integer part compares after all its digits.
 Order integer_order(const Constant& constant, const NumberState& state) {
   if (state.position < constant.integer.size()) return kSmaller;
   return state.position > constant.integer.size() ? kGreater : static_cast<Order>(state.b);
@@ -89,8 +89,8 @@ bool compare_accepts(const Constant& constant, const NumberState& state) {
   return satisfies(static_cast<CompareOp>(state.op), order);
 }
 
-// kMultiple: a = divisor and b = remainder, both scaled by 10^places; `position` is how many
-// decimal places are still to be read.
+// For kMultiple, a is the divisor and b the remainder, both scaled by 10^places; `position` is the
+// number of decimal places still to be read.
 std::optional<NumberState> multiple_step(NumberState state, uint8_t byte) {
   if (state.phase == kInteger && byte == '.') {
     state.phase = kAfterPoint;
@@ -155,10 +155,10 @@ Result<ExprId> multiple_expr(ExprStore& store, const Decimal& divisor) {
   return store.number(ExprKind::kMultiple, state);
 }
 
-// Exponents beyond which a reader of doubles might find zero or infinity.
+// A reader of doubles may read larger exponents as zero or infinity.
 constexpr int kMaxExponent = 300;
 
-// The greatest n with 10^n <= magnitude, which is not zero.
+// Returns the greatest n with 10^n <= magnitude, which must not be zero.
 int decade_of(const Decimal& magnitude) {
   if (magnitude.integer != "0") return static_cast<int>(magnitude.integer.size()) - 1;
   return -1 - static_cast<int>(magnitude.fraction.find_first_not_of('0'));
@@ -170,7 +170,7 @@ bool is_power_of_ten(const Decimal& magnitude) {
          digits.find('1') != digits.npos;
 }
 
-// [0] digits, of a count from `min` to `max`.
+// Returns an expression of exponents from `min` to `max`, with or without leading zero.
 ExprId exponent_digits(ExprStore& store, int min, int max) {
   const Decimal least{.integer = std::to_string(min)}, most{.integer = std::to_string(max)};
   return store.concat(store.optional(store.byte('0')),
@@ -178,8 +178,8 @@ ExprId exponent_digits(ExprStore& store, int min, int max) {
                                     compare_expr(store, kAtMost, most)}));
 }
 
-// Magnitudes as d[.ddd]e[+-]n, for those n with which all of them lie between the bounds: text that
-// compares digit by digit has no exponent.
+// Returns magnitudes d[.ddd]e[+-]n for those n with which all of them lie within the bounds,
+// because exponents do not fit the comparison digit by digit.
 ExprId with_exponents(ExprStore& store, const NumberBound* near, const NumberBound* far) {
   int low = -kMaxExponent, high = kMaxExponent;
   if (far != nullptr) {
@@ -206,12 +206,12 @@ ExprId with_exponents(ExprStore& store, const NumberBound* near, const NumberBou
   return store.concat(parts);
 }
 
-// The magnitudes (texts without a sign) of the numbers of `range` that have the given sign.
+// Returns the magnitudes (texts without a sign) of the numbers of `range` that have the given sign.
 Result<ExprId> magnitudes(ExprStore& store, const NumberRange& range, bool is_negative) {
   ExprId syntax = integer_syntax(store);
   if (!range.is_integer) syntax = store.concat(syntax, fraction_syntax(store));
   std::vector<ExprId> parts{syntax};
-  // Away from zero and towards zero, seen from this sign.
+  // The bounds away from zero and towards zero for this sign.
   const auto& far = is_negative ? range.lower : range.upper;
   const auto& opposite = is_negative ? range.upper : range.lower;
   const bool is_near =

@@ -11,8 +11,8 @@ namespace {
 constexpr int kMaxNesting = 100;
 constexpr size_t kMaxPatternBytes = 64 * 1024;
 
-// The texts that a part of a pattern matches, by what it demands of its place: expr[starts][ends]
-// matches only where the text starts before it (starts) and where it ends after it (ends).
+// A Piece holds the texts that a part of a pattern matches, by position: expr[starts][ends] matches
+// only at the start of the text (if starts) and only at its end (if ends).
 struct Piece {
   ExprId expr[2][2] = {{ExprStore::kNone, ExprStore::kNone}, {ExprStore::kNone, ExprStore::kNone}};
   bool has_anchor() const { return expr[0][1] != 0 || expr[1][0] != 0 || expr[1][1] != 0; }
@@ -67,7 +67,7 @@ class RegexParser {
       const int a_starts = i & 1, a_ends = (i >> 1) & 1, b_starts = (i >> 2) & 1, b_ends = i >> 3;
       ExprId left = a.expr[a_starts][a_ends], right = b.expr[b_starts][b_ends];
       if (left == ExprStore::kNone || right == ExprStore::kNone) continue;
-      // Nothing can be before a start or after an end.
+      // Before a start and behind an end there can only be the empty string.
       if (b_starts) left = store_.nullable(left) ? ExprStore::kEmpty : ExprStore::kNone;
       if (a_ends) right = store_.nullable(right) ? ExprStore::kEmpty : ExprStore::kNone;
       parts[a_starts | b_starts][a_ends | b_ends].push_back(store_.concat(left, right));
@@ -96,8 +96,8 @@ class RegexParser {
   }
 
   struct LookAhead {
-    size_t place;  // among the items of its sequence
-    ExprId expr;   // the texts, to their end, that it allows
+    size_t place;  // index among the items of its sequence
+    ExprId expr;   // the texts that it allows, up to their end
   };
 
   Result<Piece> sequence(int depth) {
@@ -125,7 +125,7 @@ class RegexParser {
     return out;
   }
 
-  // `rest` runs to the end of the text and must be one of the texts `allowed`.
+  // Restricts `rest`, which extends to the end of the text, to the texts `allowed`.
   Piece restricted(const Piece& rest, ExprId allowed) {
     const ExprId after =
         options_.match == RegexMatch::kSearch ? encoder_.any_text() : ExprStore::kEmpty;
@@ -196,7 +196,7 @@ class RegexParser {
   struct Count {
     uint32_t min = 0, max = 0;
   };
-  // {m}, {m,} or {m,n}; anything else is literal text.
+  // Parses {m}, {m,} or {m,n}; anything else is literal text.
   std::optional<Count> braces() {
     const std::string_view rest = text_.substr(at_);
     const size_t end = rest.find('}');
@@ -258,7 +258,7 @@ class RegexParser {
     return value;
   }
 
-  // After \u: XXXX, a pair of surrogates, or {X...}.
+  // Parses what follows \u: XXXX, a surrogate pair, or {X…}.
   Result<CharSet> unicode_escape() {
     if (take("{")) {
       const size_t end = text_.find('}', at_);
@@ -367,7 +367,7 @@ class RegexParser {
       }
       ++at_;
       QUIRE_ASSIGN_OR_RETURN(const CharSet last, class_atom());
-      if (!single(last)) {  // [a-\d] is the three of them
+      if (!single(last)) {  // [a-\d] means its three parts
         out.add(first);
         out.add(one('-'));
         out.add(last);

@@ -1,4 +1,5 @@
-// ECMA-262 regular expressions (flag u, with Annex B's leniency) as byte expressions.
+// regex_expr() turns ECMA-262 regular expressions (flag u, with Annex B's leniency) into byte
+// expressions.
 #pragma once
 
 #include <string_view>
@@ -15,12 +16,13 @@ enum class RegexMatch {
 
 struct RegexOptions {
   RegexMatch match = RegexMatch::kFull;
-  bool ignore_case = false;  // of ASCII letters
+  bool ignore_case = false;  // for ASCII letters only
 };
 
-// Returns the texts that `pattern` matches, in the encoder's form. Look-ahead works where the rest
-// of its sequence reaches the end of the pattern. It fails for what is not regular or not supported
-// (back references, look-behind, \b, anchors inside a repetition), and names it and its place.
+// Returns an expression for the texts that `pattern` matches, in the encoder's form. Look-ahead is
+// supported if the rest of its sequence reaches the end of the pattern. For a construct that is not
+// regular or not supported (back references, look-behind, \b, anchors inside a repetition), returns
+// an error that names it and its position.
 Result<ExprId> regex_expr(Encoder& encoder, std::string_view pattern,
                           const RegexOptions& options = {});
 

@@ -100,7 +100,7 @@ TEST(Utf8, IllFormedBytesNeverMatch) {
   EXPECT_TRUE(store.matches(any, "\xF4\x8F\xBF\xBF"));
 }
 
-// Every number with few digits, against the arithmetic of int64 scaled by 100.
+// Compares every number with few digits with arithmetic of int64 scaled by 100.
 TEST(NumberExpr, RangesAgreeWithArithmetic) {
   ExprStore store;
   NumberRange range;
@@ -129,8 +129,8 @@ bool is_inside(const Decimal& value, const NumberRange& range) {
          (from_upper < 0 || (from_upper == 0 && !range.upper->is_exclusive));
 }
 
-// Within bounds a number with an exponent is allowed where all with the same exponent are, and
-// never where the number itself is not.
+// Within bounds, a number with an exponent is allowed only if all numbers with that exponent are
+// within them.
 TEST(Number, ExponentsKeepToTheBounds) {
   const char* const bounds[] = {"-1000", "-20.5", "-1",   "-0.004", "0",    "0.0001",
                                 "0.25",  "1",     "9.99", "10",     "2500", "1e25"};
@@ -188,7 +188,7 @@ TEST(ExprStore, EmptinessOfIntersections) {
   EXPECT_FALSE(store.is_live(store.all_of({expr("[ab]{3}"), store.complement(expr("[a-c]*"))})));
 }
 
-// Whether a text over a, b and any other byte matches, found by looking at all derivatives.
+// Returns whether any text of a, b and another byte matches, by visiting all derivatives.
 bool matches_anything(ExprStore& store, ExprId expr) {
   std::set<ExprId> seen{expr};
   for (std::vector<ExprId> todo{expr}; !todo.empty();) {
@@ -230,8 +230,8 @@ TEST(ExprStore, EmptinessOfRandomExpressions) {
   EXPECT_GT(num_dead, 300);
 }
 
-// Several patterns searched for in a text of which one only may be found: states of all of them at
-// once are too many to look at.
+// Several patterns are searched for in a text, and only one may match. The states of all of them
+// together would be too many.
 TEST(ExprStore, EmptinessOfManySearchesIsFoundSoon) {
   ExprStore store;
   Encoder encoder(store, TextForm::kPlain);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr CharRange kSurrogates{0xD800, 0xDFFF};
 
-// Sorted and merged, without surrogates.
+// Returns the ranges sorted and merged, without surrogates.
 std::vector<CharRange> normalized(std::vector<CharRange> ranges) {
   std::sort(ranges.begin(), ranges.end());
   std::vector<CharRange> merged;

@@ -1,4 +1,4 @@
-// Sets of Unicode scalar values (no surrogates) as sorted, disjoint, closed ranges.
+// A CharSet is a set of Unicode scalar values (no surrogates) as sorted, disjoint, closed ranges.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline constexpr char32_t kMaxCodePoint = 0x10FFFF;
 
 struct CharRange {
   char32_t lo = 0;
-  char32_t hi = 0;  // included
+  char32_t hi = 0;  // inclusive
   friend auto operator<=>(const CharRange&, const CharRange&) = default;
 };
 
@@ -38,11 +38,12 @@ class CharSet {
   mutable bool is_normal_ = true;
 };
 
-// The classes that ECMA-262 writes \d, \w, \s (by their letters 'd', 'w', 's') and `.`.
+// Returns the class that ECMA-262 writes \d, \w or \s, by its letter 'd', 'w' or 's'. ecma_dot()
+// returns what `.` matches.
 CharSet ecma_class(char letter);
 CharSet ecma_dot();
-// Returns \p{NAME} for the general categories that the tokenizer's tables tell exactly: L, Ll, M,
-// N, Nd, P, S and their long names. Returns nullopt for others.
+// Returns the set \p{NAME} for the general categories that the tokenizer's tables have exactly: L,
+// Ll, M, N, Nd, P, S and their long names. Returns nullopt for others.
 std::optional<CharSet> unicode_property(std::string_view name);
 
 }  // namespace quire::grammar

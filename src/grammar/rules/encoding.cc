@@ -20,8 +20,8 @@ CharSet raw_in_json() { return CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}).co
 
 }  // namespace
 
-// One symbol of a fixed-length code (a UTF-8 byte or a hexadecimal digit), its bounds in a range of
-// sequences, and all values it can have.
+// A Digit is one symbol of a fixed-length code (a UTF-8 byte or a hexadecimal digit): its bounds in
+// a range of sequences, and all values that it can have.
 struct Encoder::Digit {
   uint32_t lo, hi, min, max;
   bool is_hex = false;
@@ -39,7 +39,7 @@ ExprId Encoder::digit(const Digit& digit, uint32_t lo, uint32_t hi) {
   return store_.bytes(set);
 }
 
-// All sequences from digits' lo to digits' hi in lexicographic order.
+// Returns all sequences between the digits' lo and the digits' hi in lexicographic order.
 ExprId Encoder::sequence_range(std::span<const Digit> digits) {
   const size_t count = digits.size();
   if (count == 1) return digit(digits[0], digits[0].lo, digits[0].hi);

@@ -1,8 +1,9 @@
-// Characters as byte expressions: in plain UTF-8, or in all spellings that a JSON string allows.
+// An Encoder writes characters as byte expressions: in plain UTF-8, or in all spellings that a JSON
+// string allows.
 //
-// In JSON, `"`, `\` and control characters are escaped; `/`, DEL and what is not ASCII may be
-// escaped or stand as they are. Other ASCII characters are never written as \uXXXX: nobody who
-// generates text does, and names stay easy to tell apart.
+// In JSON, `"`, `\` and control characters must be escaped; `/`, DEL and characters outside ASCII
+// may be escaped or not. Other ASCII characters are never accepted as \uXXXX: generated text does
+// not contain them, and names stay easy to distinguish.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@
 
 namespace quire::grammar {
 
-// The first byte of special tokens' bytes; UTF-8 text has no such byte. So a special token is never
-// a part of text: a grammar allows it only where it names it.
+// The first byte of special tokens' bytes, which never occurs in UTF-8. So a special token is never
+// part of text: a grammar allows it only where it names it.
 inline constexpr char kSpecialTokenMark = '\xFF';
 
 enum class TextForm { kPlain, kJsonString };
@@ -45,7 +46,8 @@ class Encoder {
   std::map<std::vector<CharRange>, ExprId> known_;
 };
 
-// One canonical spelling of `text` inside a JSON string, as json.dumps(ensure_ascii=False) has it.
+// Returns one canonical spelling of `text` inside a JSON string, that of
+// json.dumps(ensure_ascii=False).
 std::string json_escaped(std::string_view text);
 
 }  // namespace quire::grammar

@@ -11,7 +11,7 @@ uint32_t capped(uint64_t length) {
   return static_cast<uint32_t>(std::min<uint64_t>(length, kUnbounded));
 }
 
-// Each set splits the classes that it cuts.
+// Divides the bytes into classes that no set cuts.
 ExprStore::ByteClasses split_bytes(std::span<const uint32_t> ids, std::span<const ByteSet> sets) {
   std::vector<ByteSet> classes{all_bytes()};
   for (const uint32_t id : ids) {
@@ -118,7 +118,7 @@ void ExprStore::fill_properties(Node& node) const {
       node.nullable = a.nullable && b.nullable;
       node.has_boolean = a.has_boolean || b.has_boolean;
       node.min_length = capped(uint64_t{a.min_length} + b.min_length);
-      // derivative_of_concat() iterates along tails.
+      // derivative_of_concat() iterates along tails instead of recursing.
       const bool recurses = b.kind != ExprKind::kConcat && a.nullable;
       const int tail = b.kind == ExprKind::kConcat || recurses ? b.depth + recurses : 0;
       node.depth = static_cast<uint16_t>(std::max(a.depth + 1, tail));
@@ -248,8 +248,8 @@ ExprId ExprStore::concat(std::span<const ExprId> parts) {
   return out;
 }
 
-// Alternatives `[a] T` and `[b] T` become `[ab] T`; this is what makes the derivatives of character
-// classes in UTF-8 meet again.
+// Joins alternatives `[a] T` and `[b] T` to `[ab] T`. This makes the derivatives of character
+// classes in UTF-8 equal again.
 void ExprStore::merge_byte_alternatives(std::vector<ExprId>& parts) {
   struct Entry {
     ExprId tail;
@@ -295,7 +295,7 @@ ExprId ExprStore::any_of(std::vector<ExprId> parts) {
     merge_byte_alternatives(flat);
     std::sort(flat.begin(), flat.end());
   }
-  // The empty string adds nothing beside an alternative that matches it.
+  // The empty string is redundant beside an alternative that matches it.
   if (flat.size() > 1 && flat.front() == kEmpty &&
       std::any_of(flat.begin() + 1, flat.end(), [&](ExprId e) { return nullable(e); })) {
     flat.erase(flat.begin());
@@ -366,7 +366,7 @@ ExprId ExprStore::without_complements(ExprId expr) {
   return kept.empty() ? expr : all_of(std::move(kept));
 }
 
-// `texts` are sorted and share their first `offset` bytes.
+// Makes the expression of `texts`, which are sorted and share their first `offset` bytes.
 ExprId ExprStore::trie_of(std::span<const std::string> texts, size_t offset) {
   struct Frame {
     std::span<const std::string> texts;

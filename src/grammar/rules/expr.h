@@ -1,14 +1,15 @@
-// Regular expressions over bytes as hash-consed values, and their derivatives (Brzozowski, 1964).
+// An ExprStore holds regular expressions over bytes, each stored once (hash-consed), and computes
+// their derivatives (Brzozowski, 1964).
 //
 //   ExprStore store;
 //   const ExprId ab = store.literal("ab");
 //   store.nullable(store.derivative(store.derivative(ab, 'a'), 'b'));  // true
 //
-// Constructors simplify, so that equal languages mostly are equal ids and an expression has few
+// Constructors simplify, so that equal languages mostly get equal ids and an expression has few
 // derivatives. Counted repetition stays a count. Intersection and complement are expressions too.
 //
-// What a client can make grow is bounded: past a limit the store fails for good (status()) and its
-// constructors return kNone. Not thread-safe.
+// Everything that a client can make grow is bounded: beyond a limit the store fails permanently
+// (status()) and its constructors return kNone. An ExprStore is not thread-safe.
 #pragma once
 
 #include <array>
@@ -30,8 +31,8 @@ using ExprId = uint32_t;
 using ByteSet = std::bitset<256>;
 
 inline constexpr uint32_t kUnbounded = ~uint32_t{0};
-// No token that a grammar allows is this long (vocabulary.h leaves longer ones out). So a token
-// cannot tell a count from this one or any above.
+// No token that a grammar allows is this long (vocabulary.h leaves longer ones out), so no token
+// can distinguish this count from a higher one.
 inline constexpr uint32_t kCountHorizon = 256;
 
 enum class ExprKind : uint8_t {
@@ -49,8 +50,9 @@ enum class ExprKind : uint8_t {
 
 struct ExprLimits {
   size_t max_nodes = 2'000'000;
-  size_t max_depth = 400;               // of nesting; bounds recursion
-  size_t max_liveness_steps = 200'000;  // derivatives looked at for one emptiness question
+  size_t max_depth = 400;  // of nesting; bounds recursion
+  // Derivatives examined to decide whether one expression is empty.
+  size_t max_liveness_steps = 200'000;
 };
 
 // The automata of kMultiple and kCompare read the canonical text of a non-negative decimal number.
@@ -81,24 +83,23 @@ class ExprStore {
   ExprId all_of(std::vector<ExprId> parts);
   ExprId complement(ExprId part);
   ExprId repeat(ExprId part, uint32_t min, uint32_t max);
-  // Counts of repetition of `from` or more become `max`, outside of complements and before the
-  // first byte that must come. Below kCountHorizon an eighth of both numbers holds for what is longer
-  // than a character.
-  // So for max <= from the result matches a part of what `expr` matches, for kUnbounded more.
+  // Replaces the maximum of counted repetitions with a maximum of `from` or more by `max`, outside
+  // of complements and before the first byte that must come. If `from` < kCountHorizon, both
+  // numbers are divided by eight for repetitions of parts of two bytes or more. So if max <= from,
+  // the result matches a subset of what `expr` matches, and if `max` is kUnbounded, a superset.
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
-  // Returns an unbounded repetition with which a text of `expr` can begin and go on to its end, if
-  // `expr` has such an alternative and no text without the byte `end`; otherwise kNone. So texts
-  // that the repetition begins with and that lack `end` are beginnings of texts of `expr` and not
-  // whole ones.
+  // If every alternative of `expr` needs the byte `end`, and one of them begins with an unbounded
+  // repetition, returns that repetition, otherwise kNone. So a text that the repetition matches and
+  // that lacks `end` is the beginning of a text of `expr`, but not a whole one.
   ExprId free_text(ExprId expr, uint8_t end) const;
-  // Returns an intersection without its parts that are complements, and other expressions as they
-  // are.
+  // Returns an intersection without its parts that are complements, and any other expression
+  // unchanged.
   ExprId without_complements(ExprId expr);
   ExprId optional(ExprId part) { return any_of({kEmpty, part}); }
   ExprId star(ExprId part) { return repeat(part, 0, kUnbounded); }
-  // Common prefixes are shared.
+  // Returns an expression that matches any of the texts; common prefixes are shared.
   ExprId any_literal(std::vector<std::string> texts);
-  // Used by number_expr.h.
+  // Makes a kMultiple or kCompare, for number_expr.h.
   ExprId number(ExprKind kind, const NumberState& state);
   uint64_t intern_text(std::string_view text);
   std::string_view text(uint64_t id) const { return texts_[id]; }
@@ -107,31 +108,33 @@ class ExprStore {
   ExprId derivative(ExprId expr, std::string_view text);
   bool nullable(ExprId expr) const { return nodes_[expr].nullable; }
   bool matches(ExprId expr, std::string_view text) { return nullable(derivative(expr, text)); }
-  // Returns exactly whether any string matches. A question too hard for the limits fails the store.
+  // Returns exactly whether any string matches. If deciding it exceeds a limit, the store fails.
   bool is_live(ExprId expr);
 
-  // The 256 bytes in classes within which some expressions have the same derivatives.
+  // ByteClasses divides the 256 bytes into classes; all bytes of a class give the given expressions
+  // the same derivatives.
   struct ByteClasses {
     std::array<uint8_t, 256> class_of;
-    std::vector<uint8_t> representatives;  // a byte of each class
+    std::vector<uint8_t> representatives;  // one byte of each class
   };
-  // Returns classes that are valid until the next call.
+  // Returns the classes for these expressions, valid until the next call.
   const ByteClasses& byte_classes(std::span<const ExprId> exprs);
 
-  // Returns hashes that are equal for expressions which no string shorter than kCountHorizon can
-  // tell apart.
+  // Returns a hash that is equal for expressions which no string shorter than kCountHorizon can
+  // distinguish.
   const Hash128& hash(ExprId expr) const { return nodes_[expr].hash; }
 
   ExprKind kind(ExprId expr) const { return nodes_[expr].kind; }
-  // Of kConcat (head, tail), kNot and kRepeat (head).
+  // These return the children: head() of kConcat, kNot and kRepeat, tail() of kConcat.
   ExprId head(ExprId expr) const { return nodes_[expr].a; }
   ExprId tail(ExprId expr) const { return nodes_[expr].b; }
 
   size_t num_nodes() const { return nodes_.size(); }
-  // From here on, making more than `count` expressions or looking at more than as many derivatives
-  // for emptiness fails the store: so one mask costs no more.
+  // Sets how many more expressions may be made, and how many more derivatives examined for
+  // emptiness, before the store fails. This bounds the cost of one mask.
   void limit_work(size_t count) { work_left_ = count; }
-  // The same for derivatives taken, parts of others included: so compiling takes bounded time.
+  // Sets the same limit for derivatives taken, including those of parts. This bounds the time to
+  // compile.
   void limit_derivatives(size_t count) { derivatives_left_ = count; }
   Status status() const { return status_; }
 
@@ -140,12 +143,12 @@ class ExprStore {
   struct Node {
     ExprKind kind = ExprKind::kNone;
     bool nullable = false;
-    bool has_boolean = false;  // emptiness is not seen from the form
+    bool has_boolean = false;  // whether emptiness cannot be seen from the form
     uint16_t depth = 0;
-    uint32_t min_length = 0;    // no string that matches is shorter; complements count as 0
-    uint32_t a = 0, b = 0;      // children; of lists: begin and end in lists_
-    uint32_t min = 0, max = 0;  // of kRepeat
-    Hash128 hash;               // counts clamped
+    uint32_t min_length = 0;    // length that no match is below; 0 for complements
+    uint32_t a = 0, b = 0;      // children; for lists: begin and end in lists_
+    uint32_t min = 0, max = 0;  // for kRepeat
+    Hash128 hash;               // with counts clamped to kCountHorizon
     friend bool same(const Node& x, const Node& y) {
       return x.kind == y.kind && x.a == y.a && x.b == y.b && x.min == y.min && x.max == y.max;
     }
@@ -177,22 +180,23 @@ class ExprStore {
   std::vector<Node> nodes_;
   std::vector<ExprId> lists_;
   std::vector<ByteSet> sets_;
-  std::array<ExprId, 256> single_bytes_{};  // kNone: not asked for yet
+  std::array<ExprId, 256> single_bytes_{};  // kNone if not made yet
   std::unordered_map<ByteSet, uint32_t> set_ids_;
   std::vector<NumberState> numbers_;
   std::vector<std::string> texts_;
   std::unordered_map<std::string, uint64_t> text_ids_;
   std::vector<ExprId> slots_;  // open addressing over nodes_; 0 is free
   std::unordered_map<ExprId, bool> live_;
-  // By the sets that split the bytes: few combinations are asked for again and again.
+  // Classes by the byte sets that divide the bytes; few combinations of sets occur, many times
+  // each.
   std::unordered_map<Hash128, ByteClasses, Hash128Hasher> byte_classes_;
-  std::vector<uint32_t> first_sets_;   // of byte_classes()
-  std::vector<uint32_t> number_sets_;  // the bytes that numbers tell apart
+  std::vector<uint32_t> first_sets_;   // work memory of byte_classes()
+  std::vector<uint32_t> number_sets_;  // the byte sets that numbers distinguish
   size_t work_left_ = ~size_t{0};
   size_t derivatives_left_ = ~size_t{0};
 };
 
-// number_expr.h: the automata behind kMultiple and kCompare.
+// The automata behind kMultiple and kCompare, from number_expr.cc.
 std::optional<NumberState> number_step(const ExprStore& store, ExprKind kind,
                                        const NumberState& state, uint8_t byte);
 bool number_accepts(const ExprStore& store, ExprKind kind, const NumberState& state);

@@ -1,4 +1,5 @@
-// What the lexer asks about the form of an expression, to share masks between states.
+// These functions examine the form of expressions, so that the lexer can share masks between
+// states.
 #include <algorithm>
 
 #include "grammar/rules/expr.h"
@@ -39,7 +40,8 @@ ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max,
     out = node.kind == ExprKind::kOr ? any_of(std::move(parts)) : all_of(std::move(parts));
   } else if (node.kind == ExprKind::kRepeat) {
     const ExprId part = with_counts(node.a, from, max, done);
-    // Few tokens have several words, so a count of words is cut sooner than one of characters.
+    // Few tokens contain several words, so repetitions of words are cut at a lower count than those
+    // of characters.
     const bool is_word = nodes_[node.a].min_length > 1 && from < kCountHorizon;
     const uint32_t divisor = is_word ? kCharactersPerWord : 1;
     const uint32_t own_from = std::max(1U, from / divisor);

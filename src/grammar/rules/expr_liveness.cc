@@ -1,4 +1,4 @@
-// Whether an expression matches any string.
+// Liveness decides whether an expression matches any string.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -27,7 +27,7 @@ bool ExprStore::is_live(ExprId expr) {
   return is_live;
 }
 
-// Where the form does not tell, a search does.
+// Decides by the form of the expression if that is possible, otherwise by a search.
 bool ExprStore::Liveness::find(ExprId expr) {
   if (store_.nodes_[expr].nullable) return true;
   switch (store_.nodes_[expr].kind) {
@@ -52,8 +52,9 @@ bool ExprStore::Liveness::find(ExprId expr) {
   }
 }
 
-// Whether the parts of an intersection that are no complements match nothing that one of its
-// complements leaves: that takes a smaller search than all complements together.
+// Returns whether, for one of the complements of an intersection, all parts that are not
+// complements together with that one match nothing. This is a smaller search than that of the whole
+// intersection.
 bool ExprStore::Liveness::has_dead_pair(ExprId expr) {
   std::vector<ExprId> others, complements;
   for (const ExprId part : store_.list(store_.nodes_[expr])) {
@@ -68,11 +69,11 @@ bool ExprStore::Liveness::has_dead_pair(ExprId expr) {
   return false;
 }
 
-// Over derivatives, those first that may be nearest to an end, until one is nullable. All
-// expressions on the way to it are live; when none is found, everything reached is dead.
+// Searches the derivatives, those with the shortest possible match first, for a nullable one. If it
+// finds one, all expressions on the way are live; if not, everything that it reached is dead.
 bool ExprStore::Liveness::search(ExprId expr) {
   std::unordered_map<ExprId, ExprId> parent{{expr, expr}};
-  using Entry = std::pair<uint64_t, ExprId>;  // the least length and when it was reached
+  using Entry = std::pair<uint64_t, ExprId>;  // the least length, and the order of reaching
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   const auto push = [&](ExprId id) {
     queue.emplace(uint64_t{store_.nodes_[id].min_length} << 32 | parent.size(), id);

@@ -1,5 +1,6 @@
-// 128-bit structural hashes: equal structures have equal hashes in every grammar of a process, so
-// that masks can be shared. With 128 bits an accidental collision is not a case to handle.
+// Hash128 is a structural hash of 128 bits: equal structures have equal hashes in every grammar of
+// a process, so that masks can be shared. Accidental collisions are so improbable that they are
+// ignored.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,12 @@
-// How JSON text may look, whatever kind of grammar asks for it.
+// JsonOptions say which spellings of JSON text are allowed, for all kinds of grammars.
 #pragma once
 
 #include <string>
 
 namespace quire::grammar {
 
-// Blanks between the tokens of JSON text. Never before the first or after the last one.
+// The blanks that are allowed between the tokens of JSON text. None are allowed before the first
+// token or after the last one.
 enum class Whitespace {
   kBounded,  // per gap up to 8 blanks, or a newline and up to 64 blanks
   kCompact,  // none
@@ -15,9 +16,10 @@ enum class Whitespace {
 struct JsonOptions {
   Whitespace whitespace = Whitespace::kBounded;
   std::string whitespace_pattern{};  // a regular expression of blanks
-  // A schema with `properties` that says nothing of other names allows no others.
+  // Whether a schema with `properties` that says nothing about other names allows none.
   bool closes_objects = false;
-  // Members come in any order; objects of more than 63 named ones keep the schema's.
+  // Whether members may come in any order. Objects of more than 63 named members keep the schema's
+  // order.
   bool any_order = false;
 };
 

@@ -101,7 +101,7 @@ Fragment Rules::repeat(Fragment part, Fragment separator, uint32_t min, uint32_t
   return call(rule);
 }
 
-// Each state belongs to the rule from whose start it is reached.
+// Assigns each state to the rule whose start leads to it.
 void Rules::assign_rules() {
   rule_of_.assign(states_.size(), 0);
   is_final_.assign(states_.size(), false);
@@ -123,7 +123,8 @@ void Rules::assign_rules() {
 bool Rules::reaches_end_without_bytes(const Rule& rule) const {
   std::set<std::pair<StateId, Count>> seen;
   std::vector<std::pair<StateId, Count>> todo{{rule.start, 0}};
-  constexpr size_t kMaxSteps = 100'000;  // a repetition of nothing, counted that often, is left out
+  // A repetition of the empty string that is counted longer is not followed.
+  constexpr size_t kMaxSteps = 100'000;
   while (!todo.empty() && seen.size() < kMaxSteps) {
     const auto [state, count] = todo.back();
     todo.pop_back();
@@ -168,8 +169,8 @@ void Rules::find_nullable_rules() {
   }
 }
 
-// After this, an empty match of a call or a terminal is an empty edge, so that Matcher may ignore
-// calls that end where they began (Aycock and Horspool, Practical Earley Parsing, 2002).
+// Adds an empty edge beside every call or terminal that can match the empty string, so that Matcher
+// may ignore calls that end where they began (Aycock and Horspool, Practical Earley Parsing, 2002).
 void Rules::add_empty_edges() {
   for (auto& edges : states_) {
     for (size_t i = 0; i < edges.size(); ++i) {
@@ -182,9 +183,9 @@ void Rules::add_empty_edges() {
   }
 }
 
-// Leaves only edges from which the rule's end can be reached. Returns whether the root has any.
+// Removes edges from which the rule's end cannot be reached. Returns whether the root has any text.
 bool Rules::prune_unproductive() {
-  std::vector<std::vector<StateId>> sources(states_.size());  // over edges that need no rule
+  std::vector<std::vector<StateId>> sources(states_.size());  // over edges that do not call rules
   std::vector<std::vector<std::pair<StateId, StateId>>> callers(rules_.size());
   for (StateId state = 0; state < states_.size(); ++state) {
     for (const Edge& edge : states_[state]) {
@@ -229,8 +230,8 @@ bool Rules::prune_unproductive() {
   return productive[root_];
 }
 
-// A call after which the caller has nothing left to do runs in the caller's place, so that right
-// recursion takes no stack.
+// A call after which the caller only ends takes the caller's place, so that right recursion does
+// not grow the stack.
 void Rules::replace_tail_calls() {
   const auto is_at_end = [&](StateId state) {
     for (int hops = 0; hops < 16; ++hops) {
@@ -268,7 +269,7 @@ std::vector<RuleId> Rules::left_calls(RuleId rule) const {
   return calls;
 }
 
-// Tarjan's strongly connected components without recursion; they come out callees first.
+// Groups rules by Tarjan's strongly connected components, without recursion. Callees come first.
 void Rules::group_left_calls() {
   constexpr uint32_t kNew = ~uint32_t{0};
   struct Frame {

@@ -1,5 +1,5 @@
-// A context-free grammar whose terminals are byte expressions, as one automaton per rule that may
-// call other rules (a recursive transition network).
+// Rules is a context-free grammar whose terminals are byte expressions. Each rule is an automaton
+// that may call other rules (a recursive transition network).
 //
 //   Rules rules(store);
 //   const RuleId list = rules.add_rule();
@@ -22,19 +22,19 @@ namespace quire::grammar {
 using RuleId = uint32_t;
 using StateId = uint32_t;
 
-// What a call of a rule has counted: a number, or a set of bits.
+// The count of a rule's call: a number, or a set of bits.
 using Count = uint64_t;
-inline constexpr size_t kMaxMarks = 63;  // bits of a call's count that kMark may set
+inline constexpr size_t kMaxMarks = 63;  // bits of a count that kMark may set
 
 enum class EdgeKind : uint8_t {
   kEmpty,
   kTerminal,  // argument: ExprId
   kCall,      // argument: RuleId
-  kGuard,     // passes where the call's count is in [min, max]
-  kCount,     // the same, and then counts one up
-  // Where the call's count is a set of bits and [min, max] has their number:
-  kMark,    // passes where bit `argument` is not set, and sets it
-  kMarked,  // passes where all bits of `marks` are set
+  kGuard,     // passes if the call's count is in [min, max]
+  kCount,     // passes like kGuard, and adds one to the count
+  // These need a count that is a set of bits, of which [min, max] restricts the number:
+  kMark,    // passes if bit `argument` is not set, and sets it
+  kMarked,  // passes if all bits of `marks` are set
 };
 
 struct Edge {
@@ -45,10 +45,10 @@ struct Edge {
   Count marks = 0;
 };
 
-// Returns the count behind a kMark or kMarked edge, or nullopt where it does not pass.
+// Returns the count behind a kMark or kMarked edge, or nullopt if the edge does not pass.
 std::optional<Count> marked(const Edge& edge, Count count);
 
-// A part of a rule's automaton, to be joined to others once.
+// A Fragment is a part of a rule's automaton. It may be joined to others only once.
 struct Fragment {
   StateId start = 0;
   StateId end = 0;
@@ -72,19 +72,20 @@ class Rules {
   Fragment any_of(std::span<const Fragment> parts);
   Fragment optional(Fragment part);
   Fragment star(Fragment part);
-  // `part` min to max times, with `separator` between (kEmpty for none). The count is kept in the
-  // call, so a rule may hold one counted part only: this makes a rule of its own.
+  // Makes a fragment that matches `part` min to max times, with `separator` between (kEmpty for
+  // none). It calls a rule of its own, because the count is stored in the call and a rule can count
+  // only one part.
   Fragment repeat(Fragment part, Fragment separator, uint32_t min, uint32_t max);
 
-  // For rules that count (repeat() does; objects count their members) or mark.
+  // Adds a state to a rule that counts (repeat() does; objects count their members) or marks.
   StateId add_state();
   void add_edge(StateId from, const Edge& edge) { states_[from].push_back(edge); }
-  // Counts of calls of `rule` stop here: no guard tells higher ones apart. kUnbounded where the
-  // rule marks.
+  // Sets the highest count of a call of `rule`; its guards must not distinguish higher counts. Use
+  // kUnbounded if the rule marks.
   void set_count_cap(RuleId rule, uint32_t cap) { rules_[rule].count_cap = cap; }
 
-  // Takes out what cannot be completed, and prepares the rules for Matcher. It fails when nothing
-  // matches.
+  // Removes states from which no text can be completed, and prepares the rules for Matcher. Returns
+  // an error if no text matches.
   Status finish(RuleId root);
 
   RuleId root() const { return root_; }
@@ -94,8 +95,8 @@ class Rules {
   RuleId rule_of(StateId state) const { return rule_of_[state]; }
   bool is_final(StateId state) const { return is_final_[state]; }
   const std::vector<Edge>& edges(StateId state) const { return states_[state]; }
-  // Rules in an order in which each comes after those that can call it before any byte; rules that
-  // call each other so share a group.
+  // Returns the rule's group. Groups are numbered so that a rule's callers that can call it before
+  // any byte have lower numbers; rules that call each other in this way share a group.
   uint32_t left_group(RuleId rule) const { return rules_[rule].left_group; }
   bool is_left_recursive(RuleId rule) const { return rules_[rule].is_left_recursive; }
   size_t num_states() const { return states_.size(); }

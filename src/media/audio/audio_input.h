@@ -1,4 +1,4 @@
-// AudioInput: from the recordings of clients to media items, window by window.
+// AudioInput turns the recordings of clients into media items, window by window.
 #pragma once
 
 #include <atomic>
@@ -15,34 +15,35 @@ namespace quire {
 
 struct AudioInputOptions {
   AudioLimits limits = {};
-  // Of the recordings of all requests that are not done yet, with their windows.
+  // Bytes that the recordings of all unfinished requests may take together, with their windows.
   int64_t max_held_bytes = int64_t{1} << 30;
 };
 
-// Of what a model hears at once.
+// A WindowShape is the size of what a model hears at once.
 struct WindowShape {
   int32_t num_bands = 0;
-  int32_t num_frames = 0;      // of kSamplesPerFrame
-  int32_t num_embeddings = 0;  // that its encoder makes of them
+  int32_t num_frames = 0;      // of kSamplesPerFrame samples each
+  int32_t num_embeddings = 0;  // that the encoder makes of a window
 
   int64_t num_samples() const { return int64_t{num_frames} * kSamplesPerFrame; }
   double seconds() const { return static_cast<double>(num_samples()) / kSpeechSampleRate; }
 };
 
-// A recording as models hear it, counted as long as anybody has it.
+// A HeardRecording is a recording as models hear it. Its bytes count as held until the last copy of
+// `lease` is gone.
 struct HeardRecording {
   Bands bands;
   int64_t num_samples = 0;  // at kSpeechSampleRate
   std::shared_ptr<const void> lease;
 
   double seconds() const { return static_cast<double>(num_samples) / kSpeechSampleRate; }
-  // Those that begin before its end.
+  // Returns the number of frames that begin before the recording's end.
   int32_t num_frames() const {
     return static_cast<int32_t>((num_samples + kSamplesPerFrame - 1) / kSamplesPerFrame);
   }
 };
 
-// Immutable but for the count of bytes; any thread.
+// Immutable except for the count of held bytes; any thread may use it.
 class AudioInput {
  public:
   explicit AudioInput(const WindowShape& shape, const AudioInputOptions& options = {});
@@ -50,11 +51,11 @@ class AudioInput {
   const AudioInputOptions& options() const { return options_; }
   const WindowShape& shape() const { return shape_; }
 
-  // Decodes a file: milliseconds to seconds. Errors are those of decode_audio(). kResourceExhausted:
-  // other requests hold too much at this moment.
+  // Decodes a file, which takes milliseconds to seconds. Returns the errors of decode_audio(), and
+  // kResourceExhausted if other requests hold too many bytes at the moment.
   Result<HeardRecording> load(std::string_view file) const;
 
-  // What the model hears from a frame on, behind whose end there is silence.
+  // Returns the window that begins at `first_frame`; behind the recording's end it is silent.
   Result<std::shared_ptr<const MediaItem>> window(const HeardRecording& recording,
                                                   int32_t first_frame) const;
 

@@ -15,19 +15,19 @@ namespace quire {
 namespace {
 
 constexpr int64_t kFramesAtOnce = 8192;
-constexpr float kLoudest = 1e6f;  // samples beyond it are no sound
+constexpr float kLoudest = 1e6f;  // samples beyond it are not sound
 
 bool starts_with(std::span<const std::byte> file, std::string_view magic, size_t at = 0) {
   return file.size() >= at + magic.size() &&
          std::memcmp(file.data() + at, magic.data(), magic.size()) == 0;
 }
 
-// Eleven bits of one begin each frame.
+// Returns whether the file begins with an MP3 frame, whose first eleven bits are one.
 bool is_mp3(std::span<const std::byte> file) {
   if (starts_with(file, "ID3")) return true;
   return file.size() > 2 && file[0] == std::byte{0xff} &&
          (file[1] & std::byte{0xe0}) == std::byte{0xe0} &&
-         (file[1] & std::byte{0x06}) != std::byte{0};  // a layer, which AAC's frames have not
+         (file[1] & std::byte{0x06}) != std::byte{0};  // the layer, which is 0 in AAC frames
 }
 
 bool is_sound_file(std::span<const std::byte> file) {
@@ -73,7 +73,7 @@ Status check_header(const SoundReader& reader, const AudioLimits& limits) {
   return {};
 }
 
-// means [frames] = the mean of the channels of each frame.
+// Appends the mean of the channels of each frame to `means`.
 Status take_means(std::span<const float> frames, int32_t channels, std::vector<float>& means) {
   means.clear();
   for (size_t i = 0; i < frames.size(); i += static_cast<size_t>(channels)) {
@@ -87,7 +87,8 @@ Status take_means(std::span<const float> frames, int32_t channels, std::vector<f
   return {};
 }
 
-// How many frames the file has. Nothing is taken on trust: memory grows with what comes.
+// Reads all samples and returns the number of frames. The header is not trusted: memory grows only
+// with samples that were read.
 Result<int64_t> read_samples(SoundReader& reader, const AudioLimits& limits, Recording& recording) {
   QUIRE_ASSIGN_OR_RETURN(Resampler resampler,
                          Resampler::create(reader.sample_rate(), recording.sample_rate));

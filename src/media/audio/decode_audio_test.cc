@@ -59,7 +59,7 @@ TEST(DecodeAudio, ChannelsAreAveragedAndRatesChanged) {
     const auto recording = decode(test::write_audio(frames, kWav, rate, 2));
     ASSERT_TRUE(recording.ok()) << recording.status().message();
     EXPECT_NEAR(recording->seconds(), 0.5, 0.002) << rate;
-    double worst = 0.0;  // but for the ends, where the filter finds silence
+    double worst = 0.0;  // without both ends, where the filter reads silence
     for (size_t i = 500; i + 500 < recording->samples.size(); ++i) {
       const double t = static_cast<double>(i) / kRate;
       const double expected = 0.2 * (std::sin(6.2832 * 300 * t) + std::sin(6.2832 * 500 * t));
@@ -91,7 +91,7 @@ TEST(DecodeAudio, DamagedFilesAreRefused) {
   EXPECT_FALSE(decode(flac.substr(0, flac.size() / 2)).ok());
 }
 
-// A header that says more than there is, or what no file can be.
+// A header that promises more than the file holds, or an impossible amount, takes no memory.
 TEST(DecodeAudio, HeadersThatLieCostNothing) {
   const std::string wav = test::write_audio(test::tones(kRate, 1, 0.2), kWav, kRate, 1);
   const auto with = [&](size_t at, uint32_t value, size_t size) {
@@ -129,7 +129,7 @@ TEST(DecodeAudio, LimitsHold) {
   expect_refused(wav, StatusCode::kInvalidArgument, "sample rate", {.min_sample_rate = 20000});
 }
 
-// A bomb: much silence in few bytes.
+// A bomb is a small file that decodes to a very long silence.
 TEST(DecodeAudio, LongSilenceInFewBytesStopsAtTheLimit) {
   const std::string flac = test::write_audio(std::vector<float>(kRate * 120, 0.0f),
                                              SF_FORMAT_FLAC | SF_FORMAT_PCM_16, kRate, 1);

@@ -30,7 +30,7 @@ std::span<const std::complex<double>> Fourier::transform(std::span<const std::co
   return out_;
 }
 
-// Of the `radix` interleaved parts first, which are then put together column by column.
+// Transforms the `radix` interleaved parts, and then combines them column by column.
 void Fourier::step(const std::complex<double>* in, size_t stride, size_t size,
                    std::complex<double>* out) {
   if (size == 1) {

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kWindow = 400;  // samples of a frame, which overlap
+constexpr int32_t kWindow = 400;  // samples of a frame; frames overlap
 constexpr int32_t kFrequencies = kWindow / 2 + 1;
 constexpr double kLogFloor = 1e-10;
 
@@ -25,7 +25,7 @@ double to_hz(double mel) {
   return mel < kCornerMel ? mel * kHzPerMel : kCornerHz * std::exp((mel - kCornerMel) * kLogStep);
 }
 
-// samples[i] where there are some, mirrored at the beginning.
+// Returns samples[index], mirrored at the beginning, and 0 behind the end.
 float reflected(std::span<const float> samples, int64_t index) {
   const auto at = static_cast<size_t>(index < 0 ? -index : index);
   return at < samples.size() ? samples[at] : 0.0f;
@@ -69,7 +69,7 @@ double LogMel::write_frame(std::span<const double> power, int32_t frame, int32_t
 }
 
 Bands LogMel::compute(std::span<const float> samples) const {
-  // A frame hears half a window behind it.
+  // A frame reads half a window of samples behind its position.
   const int64_t heard = std::ssize(samples) + kWindow / 2 + kSamplesPerFrame - 1;
   Bands bands{.num_frames = static_cast<int32_t>(heard / kSamplesPerFrame)};
   bands.values.resize(static_cast<size_t>(num_bands_) * static_cast<size_t>(bands.num_frames));

@@ -31,7 +31,7 @@ Recording golden_recording() {
   return std::move(*recording);
 }
 
-// Sums as the definition has them.
+// Computes the sums by definition.
 TEST(Fourier, IsThatOfTheDefinition) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
@@ -77,7 +77,7 @@ TEST(LogMel, IsThatOfTransformers) {
   }
 }
 
-// What is behind the last frame that hears anything is silence, as more frames would be.
+// Frames behind the last one that contains samples would be silent.
 TEST(LogMel, SilenceFollows) {
   std::vector<float> samples(1234, 0.0f);
   for (size_t i = 0; i < samples.size(); ++i) samples[i] = std::sin(0.3f * static_cast<float>(i));

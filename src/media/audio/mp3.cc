@@ -24,7 +24,7 @@ class Mp3Reader final : public SoundReader {
                  MPG123_QUIET | MPG123_MONO_MIX | MPG123_FORCE_FLOAT | MPG123_SKIP_ID3V2, 0.0);
     if (mpg123_open_feed(handle_.get()) != MPG123_OK)
       return internal_error("audio: libmpg123: {}", mpg123_strerror(handle_.get()));
-    // Up to the first frame, which says the rate.
+    // Decodes up to the first frame, which has the sample rate.
     QUIRE_ASSIGN_OR_RETURN(const int64_t count, decode({}));
     (void)count;
     if (sample_rate_ == 0) return data_loss("audio: the file is damaged: it has no MP3 frame");
@@ -34,7 +34,7 @@ class Mp3Reader final : public SoundReader {
   Result<int64_t> read(std::span<float> samples) override { return decode(samples); }
 
  private:
-  // Feeds the decoder until it has samples, or, with no room for any, until it knows the format.
+  // Feeds the decoder until it has samples, or, if `samples` is empty, until it knows the format.
   Result<int64_t> decode(std::span<float> samples) {
     while (true) {
       size_t num_bytes = 0;
@@ -74,7 +74,7 @@ class Mp3Reader final : public SoundReader {
   }
 
   std::unique_ptr<mpg123_handle, DeleteHandle> handle_;
-  std::span<const std::byte> file_;  // what has not been fed
+  std::span<const std::byte> file_;  // the part that was not fed yet
 };
 
 }  // namespace

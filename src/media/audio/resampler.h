@@ -1,4 +1,4 @@
-// Sound at another rate, as it comes: band-limited interpolation.
+// A Resampler changes the sample rate of sound piece by piece, by band-limited interpolation.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,12 @@ namespace quire {
 // One thread at a time may use it.
 class Resampler {
  public:
-  // Rates in Hz, at most 256 times apart. The same rate: samples pass unchanged.
+  // `from` and `to` are in Hz, and one is at most 256 times the other. With equal rates, samples
+  // pass unchanged.
   static Result<Resampler> create(int32_t from, int32_t to);
 
-  // Appends what comes of `samples` to `out`; with `is_end` all that is left.
+  // Appends the resampled `samples`, as far as they are ready, to `out`; with `is_end` all the
+  // rest.
   Status put(std::span<const float> samples, bool is_end, std::vector<float>& out);
 
  private:
@@ -27,7 +29,7 @@ class Resampler {
   Resampler(std::unique_ptr<State, Delete> state, double ratio)
       : state_(std::move(state)), ratio_(ratio) {}
 
-  std::unique_ptr<State, Delete> state_;  // null: the rates are the same
+  std::unique_ptr<State, Delete> state_;  // null if the rates are equal
   double ratio_;
   std::vector<float> block_;
 };

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// A file in memory, as libsndfile reads one.
+// A MemoryFile is a file in memory for libsndfile's callbacks.
 struct MemoryFile {
   std::span<const std::byte> bytes;
   sf_count_t position = 0;

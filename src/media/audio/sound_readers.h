@@ -1,4 +1,4 @@
-// The decoders behind decode_audio(). Internal to media/audio.
+// These are the decoders behind decode_audio(). They are internal to media/audio.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace quire {
 
-// Reads a file in memory, which outlives it, from the beginning to the end. One thread at a time
-// may use it.
+// A SoundReader reads a file in memory, which must outlive it, from beginning to end. One thread at
+// a time may use it.
 class SoundReader {
  public:
   virtual ~SoundReader() = default;
   int32_t sample_rate() const { return sample_rate_; }
   int32_t num_channels() const { return num_channels_; }
-  // As many frames of num_channels() samples as there is room for; how many, 0: the file ends.
+  // Reads as many frames of num_channels() samples as fit and returns their number, 0 at the file's
+  // end.
   virtual Result<int64_t> read(std::span<float> samples) = 0;
-  // How many frames there must be in all; -1: the file does not say it exactly.
+  // Returns the number of frames in the file, or -1 if the file does not say it exactly.
   virtual int64_t num_frames() const { return -1; }
 
  protected:
@@ -27,9 +28,10 @@ class SoundReader {
   int32_t num_channels_ = 0;
 };
 
-// WAV, FLAC and Ogg, by libsndfile.
+// Opens WAV, FLAC and Ogg files with libsndfile.
 Result<std::unique_ptr<SoundReader>> open_sound_file(std::span<const std::byte> file);
-// By libmpg123, which says nothing of damage on the way: frames that cannot be read are left out.
+// Opens MP3 files with libmpg123, which does not report damage: it leaves out frames that it cannot
+// read.
 Result<std::unique_ptr<SoundReader>> open_mp3(std::span<const std::byte> file);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// decode_image(): a JPEG, PNG or WebP file to pixels, by the libraries that everybody uses, under
-// bounds that keep a hostile file from taking more memory or time than an honest one.
+// decode_image() decodes a JPEG, PNG or WebP file with the usual libraries, under limits that keep
+// a hostile file from taking more memory or time than an honest one.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,10 @@
 
 namespace quire {
 
-// Turns the picture upright where its EXIF data ask for it (JPEG); transparency is dropped, as most
-// models' own programs do. kTooLarge: the file or its picture is over a limit. kInvalidArgument:
-// neither JPEG, PNG nor WebP, or an animation. kDataLoss: the file is damaged or ends early.
+// Decodes a file. Turns the picture upright if its EXIF data ask for it (JPEG); drops transparency,
+// as most models' own preprocessing does. Returns kTooLarge if the file or its picture exceeds a
+// limit, kInvalidArgument for another format or an animation, and kDataLoss if the file is damaged
+// or ends early.
 Result<Image> decode_image(std::span<const std::byte> file, const ImageLimits& limits);
 
 }  // namespace quire

@@ -22,8 +22,8 @@ Result<Image> decode(std::string_view file, const ImageLimits& limits = {}) {
 
 fs::path image_dir() { return test::source_dir() / "tests" / "goldens" / "vision" / "images"; }
 
-// What Pillow made of the same files (tools/make_vision_goldens.py): JPEG within a step, the others
-// exactly.
+// Compares with Pillow's pictures of the same files (tools/make_vision_goldens.py): JPEG within one
+// step, the others exactly.
 TEST(DecodeImage, AsPillow) {
   const boost::json::value goldens =
       boost::json::parse(test::read_file(image_dir() / "golden.json"));
@@ -49,12 +49,12 @@ TEST(DecodeImage, AsPillow) {
   EXPECT_GE(count, 10);
 }
 
-// A prefix of a file is never taken for the whole, nor does one crash anything.
+// A prefix of a file is never accepted as the whole file, and never crashes.
 TEST(DecodeImage, RefusesFilesThatEndEarly) {
   for (const fs::directory_entry& entry : fs::directory_iterator(image_dir())) {
     if (entry.path().extension() == ".json") continue;
     const std::string file = test::read_file(entry.path());
-    // The last bytes of a file mark its end, and nothing more.
+    // The last bytes of a file only mark its end.
     for (size_t size = 0; size + 16 < file.size(); size += 1 + file.size() / 97)
       EXPECT_FALSE(decode(file.substr(0, size)).ok()) << entry.path() << ": " << size;
   }
@@ -68,7 +68,7 @@ TEST(DecodeImage, RefusesOtherFormats) {
   }
 }
 
-// Sizes are refused by what the header says, before anything is allocated.
+// Sizes are refused by the header, before memory is allocated.
 TEST(DecodeImage, RefusesLargePictures) {
   for (const auto& [width, height] :
        {std::pair<uint32_t, uint32_t>{65535, 65535}, {65535, 1}, {1, 0x7fffffff}, {16384, 16384}}) {

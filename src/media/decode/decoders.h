@@ -1,4 +1,4 @@
-// The decoders behind decode_image(). Internal to media/decode.
+// These are the decoders behind decode_image(). They are internal to media/decode.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& li
 Result<Image> decode_png(std::span<const std::byte> file, const ImageLimits& limits);
 Result<Image> decode_webp(std::span<const std::byte> file, const ImageLimits& limits);
 
-// Whether a picture of this size may be allocated.
+// Returns an error if a picture of this size exceeds the limits.
 Status check_image_size(std::string_view format, int64_t width, int64_t height,
                         const ImageLimits& limits);
 Image make_image(int64_t width, int64_t height);
 
-// The orientation, 1 to 8, that EXIF data (an APP1 segment of JPEG, without its length) ask for; 1
-// where they do not, or are not what they should be.
+// Returns the orientation, 1 to 8, in EXIF data (an APP1 segment of JPEG, without its length); 1 if
+// they contain none or are malformed.
 int read_orientation(std::span<const std::byte> segment);
-// The picture upright, given its orientation.
+// Returns the picture, which has this orientation, turned upright.
 Image turn_upright(Image image, int orientation);
 
 }  // namespace quire

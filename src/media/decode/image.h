@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// 8 bits per channel: red, green, blue, row by row from the top.
+// An Image has 8 bits per channel: red, green, blue, row by row from the top.
 struct Image {
   int32_t width = 0;
   int32_t height = 0;
@@ -22,9 +22,9 @@ struct Image {
   }
 };
 
-// Checked against what a file's header says, before anything is allocated for its pixels.
+// ImageLimits are checked against a file's header before memory for its pixels is allocated.
 struct ImageLimits {
-  int64_t max_bytes = int64_t{20} << 20;  // of the file
+  int64_t max_bytes = int64_t{20} << 20;  // size of the file
   int64_t max_pixels = 25'000'000;
   int32_t max_side = 16384;
 };

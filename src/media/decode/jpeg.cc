@@ -1,4 +1,5 @@
-// JPEG by libjpeg-turbo, with its exact DCT and smooth upsampling, as Pillow decodes.
+// This file decodes JPEG with libjpeg-turbo, with its exact DCT and smooth upsampling, as Pillow
+// does.
 #include <csetjmp>
 #include <cstdio>
 // jpeglib.h needs size_t and FILE declared before it.
@@ -13,11 +14,11 @@
 namespace quire {
 namespace {
 
-// A progressive file may repeat scans over the whole picture as often as its bytes allow.
+// A progressive file may contain as many scans over the whole picture as fit into its bytes.
 constexpr int kMaxScans = 100;
 
-// libjpeg reports errors by calling back, and goes on where the callback returns: we jump out.
-// Nothing with a destructor may be created between the jump's two ends.
+// libjpeg reports errors by a callback and continues if the callback returns, so the callback jumps
+// out. Nothing with a destructor may be created between setjmp() and longjmp().
 struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -47,7 +48,7 @@ struct Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   static Decoder& of(j_common_ptr common) { return *static_cast<Decoder*>(common->client_data); }
-  // Of warnings: bytes between segments and odd version numbers do no harm.
+  // Returns whether a warning means damage. Bytes between segments and odd version numbers do not.
   static bool is_damage(int code) {
     return code != JWRN_EXTRANEOUS_DATA && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR;
   }
@@ -98,7 +99,7 @@ Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& li
         "JPEG: expected a gray picture or one of red, green and blue, got {} channels",
         info.num_components);
   }
-  // Finishing a picture frees the markers.
+  // The orientation is read first, because finishing a picture frees the markers.
   const int orientation = decoder.orientation();
   Image image = make_image(info.image_width, info.image_height);
   if (!decoder.read_pixels(image)) return data_loss("JPEG: {}", decoder.message.data());

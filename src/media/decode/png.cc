@@ -1,4 +1,5 @@
-// PNG by libpng. Texts and color profiles, which may inflate to anything, are skipped.
+// This file decodes PNG with libpng. It skips texts and color profiles, which may inflate to any
+// size.
 #include <png.h>
 
 #include <array>
@@ -11,10 +12,10 @@
 namespace quire {
 namespace {
 
-constexpr png_alloc_size_t kMaxChunkBytes = 1 << 20;  // of a chunk that is not pixels
+constexpr png_alloc_size_t kMaxChunkBytes = 1 << 20;  // of a chunk that does not hold pixels
 
-// libpng reports errors by calling back: we jump out. Nothing with a destructor may be created
-// between the jump's two ends.
+// libpng reports errors by a callback, which jumps out. Nothing with a destructor may be created
+// between setjmp() and longjmp().
 struct Decoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -45,7 +46,7 @@ struct Decoder {
     if (png == nullptr || info == nullptr) return false;
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, this, on_read);
-    // The size is checked by whoever asked, with a better message.
+    // libpng's own limits are off, because decode_image() checks the size and has a better message.
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(png, kMaxChunkBytes);
     png_set_chunk_cache_max(png, 1);

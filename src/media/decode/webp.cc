@@ -1,4 +1,4 @@
-// WebP by libwebp: one picture, no animations.
+// This file decodes WebP with libwebp: one picture, no animations.
 #include <webp/decode.h>
 
 #include "media/decode/decoders.h"

@@ -1,4 +1,5 @@
-// Pictures of tests/goldens/vision/images, and what transformers makes of them.
+// These helpers read the pictures of tests/goldens/vision/images, and what transformers makes of
+// them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Audio files for tests.
+// These helpers make audio files for tests.
 #pragma once
 
 #include <sndfile.h>
@@ -19,7 +19,7 @@ struct WrittenFile {
   sf_count_t position = 0;
 };
 
-// Tones in each channel, `seconds` long.
+// Returns interleaved frames with tones in each channel, `seconds` long.
 inline std::vector<float> tones(int32_t sample_rate, int32_t channels, double seconds) {
   std::vector<float> frames;
   const auto count = static_cast<int64_t>(seconds * sample_rate);
@@ -32,7 +32,7 @@ inline std::vector<float> tones(int32_t sample_rate, int32_t channels, double se
   return frames;
 }
 
-// A file in memory, of interleaved frames. `format`: SF_FORMAT_WAV | SF_FORMAT_PCM_16 and the like.
+// Returns a file of interleaved frames. `format` is SF_FORMAT_WAV | SF_FORMAT_PCM_16 and the like.
 inline std::string write_audio(const std::vector<float>& frames, int format, int32_t sample_rate,
                                int32_t channels) {
   WrittenFile file;

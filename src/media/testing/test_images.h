@@ -1,4 +1,4 @@
-// For tests: small image files, and hostile ones.
+// These helpers make small image files for tests, and hostile ones.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace quire::test {
 
-// A chunk of a PNG file, with its checksum.
+// Returns a chunk of a PNG file, with its checksum.
 std::string png_chunk(std::string_view type, std::string_view data);
 std::string png_header(uint32_t width, uint32_t height);  // signature and IHDR
-// One color.
+// Returns a PNG file of one color.
 std::string png_of(int32_t width, int32_t height, uint8_t red, uint8_t green, uint8_t blue);
-// zlib's compression.
+// Returns `bytes` compressed by zlib.
 std::string deflated(std::string_view bytes);
 
 }  // namespace quire::test

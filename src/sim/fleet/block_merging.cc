@@ -6,15 +6,15 @@
 namespace quire::sim {
 namespace {
 
-constexpr int32_t kMostTokens = 1024;  // of a block
+constexpr int32_t kMostTokens = 1024;  // of a merged block
 
 struct Sharing {
-  double tokens = 0;  // of all requests, outputs included
+  double tokens = 0;  // of all requests, with outputs
   int64_t num_requests = 0;
-  int64_t num_cut = 0;                   // requests whose shared beginning ends anywhere in a block
-  std::unordered_set<int32_t> prefixes;  // lengths that are shared
+  int64_t num_cut = 0;                   // requests whose shared beginning may end inside a block
+  std::unordered_set<int32_t> prefixes;  // lengths of shared prefixes
   int64_t num_prefixed = 0;
-  int32_t hash_block_tokens = 0;  // 0: no hash blocks
+  int32_t hash_block_tokens = 0;  // 0 means that there are no hash blocks
 };
 
 Sharing sharing_of(const Workload& workload) {
@@ -32,8 +32,7 @@ Sharing sharing_of(const Workload& workload) {
   return sharing;
 }
 
-// Returns the tokens that blocks of so many tokens miss, in all requests together, more than blocks
-// of `block_size` do.
+// Returns how many more tokens of all requests larger blocks lose than blocks of `block_size` do.
 double missed_tokens(const Sharing& sharing, int32_t block_size, int32_t merged) {
   const double half = (merged - block_size) / 2.0;
   double missed = half * static_cast<double>(sharing.num_requests + sharing.num_cut);
@@ -71,7 +70,8 @@ int32_t mergeable_blocks(const Workload& workload, int32_t block_size, double mo
 }
 
 int32_t merge_blocks(const Workload& workload, FleetSpec& spec) {
-  // Pictures end where they end: blocks with them are known by these.
+  // Pictures are part of the hashes of the blocks that they lie in, so other blocks would change
+  // hits.
   if (!workload.picture_items.empty() || spec.pools.empty() ||
       !std::all_of(spec.pools.begin(), spec.pools.end(), may_merge)) {
     return 1;

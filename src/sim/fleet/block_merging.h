@@ -1,5 +1,5 @@
-// merge_blocks() makes a fleet keep its KV in larger blocks, where that changes next to nothing: with
-// long prompts a simulation spends its time on blocks.
+// merge_blocks() makes a fleet store its KV in larger blocks, where that changes results very
+// little. With long prompts, a simulation spends most of its time on blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace quire::sim {
 
-// Returns how many blocks may become one, a power of two. Blocks that are filled in part and
-// prefixes that are cut at blocks are then at most `most_error` of all tokens.
+// Returns how many blocks may be merged into one, a power of two. The tokens that are then lost in
+// partly filled blocks, and in prefixes that end inside a block, are at most `most_error` of all.
 int32_t mergeable_blocks(const Workload& workload, int32_t block_size, double most_error = 0.01);
 
-// Sets the blocks of all pools; returns how many became one. Tiers, transfers, windows, states and
-// a number of blocks that somebody asked for keep theirs.
+// Enlarges the blocks of all pools and returns how many blocks became one. Returns 1 if results
+// would change: with pictures, tiers, transfers, windows, states, reserved KV, or a number of
+// blocks that the user chose.
 int32_t merge_blocks(const Workload& workload, FleetSpec& spec);
 
 }  // namespace quire::sim

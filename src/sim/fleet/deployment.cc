@@ -14,7 +14,7 @@ namespace quire::sim {
 
 namespace {
 
-// Adds the layers that keep states; their ids come after those with attention.
+// Adds the group of layers with states; its id follows those of the layers with attention.
 void add_state_group(const ModelShape& model, double state_bytes, int32_t state_block_size,
                      int32_t first_layer, KvSpec& spec) {
   if (state_bytes <= 0) return;
@@ -34,7 +34,7 @@ void add_state_group(const ModelShape& model, double state_bytes, int32_t state_
 KvSpec kv_spec_of(const ModelShape& model, const MemoryEstimate& memory, int32_t block_size,
                   int32_t state_block_size) {
   std::vector<KvLayerKind> layers;
-  double elements = 0;  // of one token in all layers
+  double elements = 0;  // per token, over all layers
   for (const LayerGroup& group : model.groups) {
     const double layer_elements = group.attention.kv_elements_per_token();
     if (layer_elements <= 0) continue;
@@ -58,7 +58,7 @@ KvSpec kv_spec_of(const ModelShape& model, const MemoryEstimate& memory, int32_t
 
 namespace {
 
-// States stay where they are, in the engine too (engine/kv_plan.h).
+// States cannot be moved, neither here nor in the engine (engine/kv_plan.h).
 Status check_states(const PoolOptions& options) {
   if (options.model.state_bytes_per_sequence() <= 0) return {};
   if (options.state_block_size < 1 || options.state_block_size % options.block_size != 0) {
@@ -75,7 +75,8 @@ Status check_states(const PoolOptions& options) {
   return {};
 }
 
-// What the model predicts of steps by their rows, each of which brings a token: an engine measures it.
+// Returns the predicted times of steps by their number of rows, each with one token. An engine
+// measures them.
 enum class HostTime { kCounted, kLeftOut };
 RowTimes row_times(const CostModel& model, HostTime host = HostTime::kCounted) {
   std::vector<RowTimes::Point> points;
@@ -116,7 +117,7 @@ Status check_drafts(const PoolOptions& options) {
 
 namespace {
 
-// Adapters of a step lie in the devices' memory, and KV gets what is left.
+// Subtracts the memory that the adapters of a step take on the devices from that of the KV cache.
 void add_adapters(const PoolOptions& options, ReplicaSpec& replica) {
   replica.adapters =
       adapter_times(options.model, options.hardware, options.parallelism, options.lora_rank);
@@ -124,7 +125,8 @@ void add_adapters(const PoolOptions& options, ReplicaSpec& replica) {
   replica.kv_bytes -= std::llround(replica.adapters.bytes * most);
 }
 
-// Weights and KV of the model that drafts lie in the devices' memory too.
+// Subtracts the weights of the drafting model from the memory of the KV cache, and adds its KV to
+// each block.
 Status add_draft_model(const PoolOptions& options, const MemoryEstimate& memory,
                        ReplicaSpec& replica) {
   const ModelShape& model = *options.draft_model;
@@ -151,7 +153,7 @@ Status add_draft_model(const PoolOptions& options, const MemoryEstimate& memory,
   return {};
 }
 
-// Embeddings of pictures are kept as the engine keeps them.
+// Sets the size of the cache of picture embeddings as the engine does.
 EngineOptions engine_of(const PoolOptions& options) {
   EngineOptions engine = options.engine;
   engine.log_interval_us = 0;
@@ -191,7 +193,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(CostModel cost,
                          CostModel::create(options.model, options.hardware, options.parallelism,
                                            options.cost, options.tables));
-  // Data parallel ranks are engines of their own; the cost model has them share the experts.
+  // Each data parallel rank is an engine of its own; in the cost model they share the experts.
   const int32_t num_ranks = options.parallelism.dp;
   const int32_t num_devices = options.parallelism.num_devices() / num_ranks;
   PoolSpec pool{.name = options.name,
@@ -225,7 +227,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   if (options.lora_rank > 0) add_adapters(options, replica);
   replica.draft_acceptance = options.draft_acceptance;
   if (replica.engine.scheduler.num_speculative_tokens > 0) {
-    // As in the engine, a request with drafts has one step under way.
+    // As in the engine, drafts allow only one step in flight.
     replica.engine.scheduler.async_scheduling = false;
     replica.engine.scheduler.draft_planner.row_times = row_times(cost);
     if (options.draft_model) QUIRE_RETURN_IF_ERROR(add_draft_model(options, memory, replica));

@@ -8,11 +8,11 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// vLLM's logs say 0.16 to 0.33 GiB beside torch, and peaks in the sampler of 20 bytes for each logit
+// vLLM's logs show 0.16 to 0.33 GiB besides torch, and peaks in the sampler of 20 bytes per logit
 // (37 in its first engine). SGLang and TensorRT-LLM count differently.
 constexpr ServerMemory kVllmMemory = {
     .context_bytes = 200 * kMiB, .parallel_bytes = 120 * kMiB, .bytes_per_logit = 20};
-// From 0.21 on what CUDA graphs will take is part of what is reserved.
+// From 0.21 on, vLLM also reserves the memory that CUDA graphs will take.
 constexpr ServerMemory kVllmMemoryWithGraphs = {
     .context_bytes = 720 * kMiB, .parallel_bytes = 120 * kMiB, .bytes_per_logit = 20};
 constexpr ServerMemory kSglangMemory = {
@@ -22,9 +22,9 @@ constexpr ServerMemory kTrtLlmMemory = {.budget = KvBudget::kFree,
                                         .parallel_bytes = 400 * kMiB,
                                         .bytes_per_logit = 8};
 
-// vLLM plans ahead by default from 0.14 on; before, the host's work of a step is not hidden behind
-// the device. SGLang and TensorRT-LLM plan ahead, with less Python in a step. Quire's own host time
-// is that of its step loop.
+// From 0.14 on, vLLM plans a step ahead by default; in older versions the device waits for the
+// host's work between steps. SGLang and TensorRT-LLM plan ahead, with less Python per step. Quire's
+// own host time is that of its step loop.
 constexpr EnginePreset kPresets[] = {
     {.name = "vllm-0.12",
      .async_scheduling = false,

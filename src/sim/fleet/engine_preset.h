@@ -1,8 +1,8 @@
-// An EnginePreset is somebody's server in some version: what its host costs, and what it sets where
-// its operator sets nothing.
+// An EnginePreset describes another server in some version: the costs of its host code, and its
+// defaults for settings that its operator leaves alone.
 //
-// A server's scheduler is told apart from ours by these settings alone. Host times are constants of
-// a version, since a new version often changes nothing else.
+// A preset differs from Quire's scheduler in these settings alone. Versions have presets of their
+// own because often only the host times change between them.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct EnginePreset {
   double request_us = 0;    // c1
   double admission_us = 0;  // API and tokenizer
   double memory_utilisation = 0.9;
-  std::optional<ServerMemory> memory;  // none: as Quire plans it
+  std::optional<ServerMemory> memory;  // none means that memory is planned as by Quire
   int32_t block_size = 16;
-  bool never_preempts = false;  // a place for the longest output is kept from the start
-  BatchLimits large;            // on devices with at least 70 GiB, A100 aside
+  bool never_preempts = false;  // reserves KV for the longest output when a request starts
+  BatchLimits large;            // on devices with at least 70 GiB, except the A100
   BatchLimits small;
 };
 
-// SetByUser says which of the settings somebody chose; a preset leaves those alone.
+// SetByUser says which of the settings the user chose; a preset does not change those.
 struct SetByUser {
   bool max_num_seqs = false;
   bool max_num_batched_tokens = false;
@@ -49,9 +49,9 @@ std::string engine_preset_names();
 // Finds a preset by its name; the error lists the names.
 Result<EnginePreset> find_engine_preset(std::string_view name);
 
-// Gives the machine the host times of the preset; a CPU keeps its own.
+// Sets the machine's host times to the preset's, unless the machine is a CPU.
 void set_host(const EnginePreset& preset, Hardware& hardware);
-// Sets what the preset says about a pool whose machine is known, its host times included.
+// Applies the preset, its host times included, to a pool whose machine is known.
 void set_pool(const EnginePreset& preset, const SetByUser& chosen, PoolOptions& pool);
 
 }  // namespace quire::sim

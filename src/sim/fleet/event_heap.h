@@ -1,5 +1,5 @@
-// An EventHeap holds the next event of each replica, the earliest on top. It is an indexed binary
-// heap: an event that moves costs O(log n).
+// An EventHeap holds the next event of each replica, with the earliest on top. It is an indexed
+// binary heap: moving an event costs O(log n).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace quire::sim {
 
 class EventHeap {
  public:
-  // Returns the index of the replica whose event comes first; -1 when the heap is empty. At one
-  // time finishes come before starts, then lower indices first.
+  // Returns the index of the replica whose event comes first, or -1 if the heap is empty. Among
+  // events at one time, finishes come before starts, then lower indices first.
   int32_t top() const { return heap_.empty() ? -1 : heap_[0]; }
   ReplicaEvent event(int32_t replica) const { return events_[static_cast<size_t>(replica)]; }
   void add(int32_t replica, ReplicaEvent event) {

@@ -13,8 +13,8 @@
 namespace quire::sim {
 namespace {
 
-// An ApartRun has replicas that know nothing of each other: the requests of each are known before
-// the run.
+// An ApartRun runs replicas that are independent of each other: the requests of each are known
+// before the run.
 class ApartRun {
  public:
   ApartRun(const Workload& workload, const FleetSpec& spec, const RunObserver& observer)
@@ -35,7 +35,7 @@ class ApartRun {
     const int32_t num_threads = std::min(spec_.num_threads, result_.most_replicas);
     try {
       for (int32_t i = 1; i < num_threads; ++i) threads.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // the threads that exist do all the work
+    } catch (const std::system_error&) {  // the threads that could be started do all the work
     }
     work();
     for (std::thread& thread : threads) thread.join();
@@ -118,7 +118,7 @@ class ApartRun {
     return true;
   }
 
-  // Makes happen what comes before something that is delivered at until_ns.
+  // Performs the events that precede a delivery at until_ns.
   void advance(Replica& replica, int64_t until_ns, int64_t& end_ns) {
     for (ReplicaEvent e = replica.next(); e.ns != kNever; e = replica.next()) {
       const bool first = e.ns < until_ns || (e.ns == until_ns && e.phase == EventPhase::kFinish);
@@ -141,7 +141,7 @@ class ApartRun {
   RunResult result_;
   std::vector<std::vector<int32_t>> assigned_;  // requests by replica, in order of arrival
   std::atomic<size_t> next_{0};
-  std::mutex mutex_;  // of result_.stats, end_ns, failure_, num_done_
+  std::mutex mutex_;  // guards result_.stats, end_ns, failure_, num_done_
   int64_t num_done_ = 0;
   Status failure_;
 };
@@ -156,7 +156,7 @@ bool runs_apart(const Workload& workload, const FleetSpec& spec, const RunObserv
   });
 }
 
-// `apart` says that a replica is there only while a thread walks through it.
+// `apart` means that a replica exists only while a thread runs it.
 Status check_memory(const FleetSpec& spec, bool apart) {
   int64_t all = 0, largest = 0, num_replicas = 0;
   for (const PoolSpec& pool : spec.pools) {
@@ -191,7 +191,8 @@ Status check_pool(const PoolSpec& pool) {
   return {};
 }
 
-// Blocks that hold pictures are known by these, which neither KV that is sent nor host memory knows.
+// Pictures are part of the hashes of the blocks that they lie in, which transfers and host memory
+// do not handle.
 Status check_pictures(const Workload& workload, const FleetSpec& spec) {
   if (workload.picture_items.empty()) return {};
   for (const PoolSpec& pool : spec.pools) {

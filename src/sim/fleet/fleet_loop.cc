@@ -10,7 +10,7 @@
 namespace quire::sim {
 namespace {
 
-// As quire route tells prompts apart, and as much as it keeps of an engine.
+// The size of a piece of a prompt, and the number of pieces per engine, that quire route remembers.
 constexpr size_t kPieceTokens = 64;
 constexpr size_t kMostRememberedPieces = 65'536;
 
@@ -89,7 +89,7 @@ void FleetLoop::push(OutsideEvent event) {
   outside_.push(event);
 }
 
-// In a closed loop, issues the next request that begins a session.
+// In a closed loop, sends the first request of the next session.
 void FleetLoop::issue_next(int64_t now_ns) {
   while (next_arrival_ < workload_.requests.size() &&
          workload_.requests[next_arrival_].previous >= 0) {
@@ -217,7 +217,8 @@ bool FleetLoop::looks_into_caches() const {
   return reads_caches(spec_.router.routing) && !remembers;
 }
 
-// Chooses which replica takes the leg; one whose KV must travel first gets there at now_ns.
+// Chooses the replica that gets the leg. If KV has to be transferred first, the leg arrives there
+// later.
 void FleetLoop::send(Delivery leg, Role role, int64_t now_ns) {
   find_targets(role);
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
@@ -228,7 +229,7 @@ void FleetLoop::send(Delivery leg, Role role, int64_t now_ns) {
                              .prompt_tokens = leg.prompt_tokens,
                              .output_tokens = leg.output_tokens};
   const RouteChoice choice = router_.choose(targets_, request, [&](int32_t replica) {
-    if (leg.kv_tokens > 0) return leg.prompt_tokens - 1;  // its KV comes along
+    if (leg.kv_tokens > 0) return leg.prompt_tokens - 1;  // its KV is transferred with it
     if (remembers) return remembered_.match(chain_, replica) * static_cast<int32_t>(kPieceTokens);
     return members_[static_cast<size_t>(replica)].replica->probe(prompt_);
   });
@@ -264,7 +265,7 @@ void FleetLoop::on_leg_done(int32_t replica, const Delivery& leg, int64_t now_ns
   end_request(leg.request, now_ns);
 }
 
-// The prefill leg has given the first token, and its KV goes to a decode replica.
+// Sends the KV of a prefill leg, which has returned the first token, to a decode replica.
 void FleetLoop::transfer(int32_t replica, const Delivery& leg, int64_t now_ns) {
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
   Member& member = members_[static_cast<size_t>(replica)];
@@ -301,7 +302,7 @@ void FleetLoop::end_request(int32_t request, int64_t now_ns) {
   }
 }
 
-// --- Replicas come and go ---
+// --- Autoscaling ---
 
 Status FleetLoop::scale(int32_t pool_index, int64_t now_ns) {
   const PoolSpec& pool = spec_.pools[static_cast<size_t>(pool_index)];

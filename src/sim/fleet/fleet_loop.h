@@ -1,4 +1,4 @@
-// FleetLoop is the event loop of a fleet in which things depend on each other. It is private to
+// FleetLoop is the event loop of a fleet whose replicas depend on each other. It is private to
 // sim/fleet.
 #pragma once
 
@@ -22,11 +22,11 @@ class FleetLoop {
   struct Member {
     int32_t pool = 0;
     Life life = Life::kActive;
-    int64_t since_ns = 0;  // from when it is paid for
+    int64_t since_ns = 0;  // start of the time that is paid for
     int64_t link_free_ns = 0;
-    int32_t num_incoming = 0;  // legs whose KV is on its way
-    RouteLoad seen;            // what the router sees with stale signals
-    RouteSpeed speed;          // where the router asks
+    int32_t num_incoming = 0;  // legs whose KV is being transferred
+    RouteLoad seen;            // what the router sees when its signals are stale
+    RouteSpeed speed;          // filled in if the router uses it
     std::unique_ptr<Replica> replica;
   };
   struct PoolState {
@@ -34,13 +34,13 @@ class FleetLoop {
     int64_t in_flight = 0;
     int64_t too_many_since_ns = -1;
   };
-  // These events happen outside of replicas, at one time in this order.
+  // Events outside of replicas. Those at one time happen in this order.
   enum class Outside : uint8_t { kArrival, kTransfer, kActivate, kScale, kLook };
   struct OutsideEvent {
     int64_t ns = 0;
     Outside kind = Outside::kArrival;
     int64_t order = 0;
-    int32_t target = 0;  // request, or pool, or replica
+    int32_t target = 0;  // index of the request, pool or replica
     Delivery leg;
     friend bool operator>(const OutsideEvent& a, const OutsideEvent& b) {
       if (a.ns != b.ns) return a.ns > b.ns;
@@ -80,17 +80,17 @@ class FleetLoop {
   EventHeap events_;
   std::priority_queue<OutsideEvent, std::vector<OutsideEvent>, std::greater<>> outside_;
   int64_t num_pushed_ = 0;
-  size_t next_arrival_ = 0;         // open arrivals, in order
-  std::vector<int32_t> next_turn_;  // by request; -1: none
+  size_t next_arrival_ = 0;         // index of the next open arrival
+  std::vector<int32_t> next_turn_;  // by request; -1 if there is none
   Router router_;
-  PrefixIndex remembered_;       // where the router goes by what it has sent
-  std::vector<uint64_t> chain_;  // of the prompt, for it
+  PrefixIndex remembered_;       // for routers that remember which prefixes they sent where
+  std::vector<uint64_t> chain_;  // the prompt's hashes, for remembered_
   std::vector<RouteTarget> targets_;
   std::vector<TokenId> prompt_;
   int64_t num_done_ = 0;
   int64_t now_ns_ = 0;
   Status failure_;
-  bool split_ = false;  // prefill and decode apart
+  bool split_ = false;  // prefill and decode run on different pools
 };
 
 }  // namespace quire::sim

@@ -1,4 +1,4 @@
-// These are whole runs, and what holds of any workload on any fleet.
+// These tests run whole fleets and check what must hold for any workload on any fleet.
 #include "sim/fleet/fleet.h"
 
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ Workload random_sessions(uint64_t seed, int32_t num_requests) {
     r.prefix_tokens = previous.prefix_tokens;
     r.input_tokens = history + test::pick(rng, 1, 40);
     r.session = previous.session;
-    previous.session = -1;  // each has one next turn
+    previous.session = -1;  // a turn has only one next turn
   }
   return workload;
 }
@@ -167,8 +167,8 @@ TEST(Fleet, FastForwardChangesNothing) {
   }
 }
 
-// Most of what runs then is decodes that leave the head of the queue no room, beside requests that
-// were preempted so often that they hold what they may need.
+// Most steps are then decodes that leave no blocks to the head of the queue, beside requests that
+// were preempted so often that they keep the blocks that they may need.
 TEST(Fleet, FastForwardChangesNothingWhereBlocksAreShort) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -187,7 +187,7 @@ TEST(Fleet, FastForwardChangesNothingWhereBlocksAreShort) {
   }
 }
 
-// This is what the rule is for: long prompts beside decodes do not make them wait any more.
+// This is the purpose of the rule: long prompts no longer delay the decodes of the same step.
 TEST(Fleet, StepsBoundedByTimeKeepGapsShort) {
   const Workload workload = random_workload(5, 80, 5e6);
   const auto longest_gap_us = [&](int64_t max_step_us) {
@@ -226,7 +226,7 @@ TEST(Fleet, MemoryOfThisMachineIsCountedBeforeTheRun) {
   FleetSpec spec = small_fleet(3, Routing::kRandom);
   const int64_t each = Replica::book_bytes(spec.pools[0].replica).value();
   EXPECT_GT(each, 200 * 4 * 4);
-  spec.memory_bytes = each;  // replicas that run apart are there one at a time
+  spec.memory_bytes = each;  // replicas that run apart exist one at a time
   must_run(workload, spec);
   spec.one_heap = true;
   EXPECT_EQ(run(workload, spec).status().code(), StatusCode::kResourceExhausted);
@@ -236,8 +236,8 @@ TEST(Fleet, MemoryOfThisMachineIsCountedBeforeTheRun) {
   EXPECT_EQ(run(workload, spec).status().code(), StatusCode::kResourceExhausted);
 }
 
-// A request that comes while step n runs is in step n + 1; with async_scheduling that step is
-// planned already.
+// A request that arrives during step n joins step n + 1, or step n + 2 with async_scheduling, where
+// step n + 1 is planned already.
 TEST(Fleet, AsyncSchedulingPlansAStepAhead) {
   FleetSpec spec = small_fleet();
   auto timer = std::make_shared<AffineTimer>();
@@ -266,8 +266,8 @@ TEST(Fleet, LittlesLawHoldsWithinNoise) {
   const Workload workload = random_workload(5, 4000, 8e6);
   FleetSpec spec = small_fleet();
   const RunResult result = must_run(workload, spec);
-  // By Little's law L = λ W, where L is what was in the system on average: running and waiting, as
-  // the timeline saw it.
+  // Checks Little's law L = λ W, where L is the mean number of requests in the system: running and
+  // waiting, by the timeline.
   double in_system_ns = 0, total_ns = 0;
   for (const TimeSlice& slice : result.stats.timeline.slices()) {
     in_system_ns += static_cast<double>(slice.running_ns + slice.waiting_ns);
@@ -275,7 +275,8 @@ TEST(Fleet, LittlesLawHoldsWithinNoise) {
   for (const RequestRecord& record : result.records) {
     total_ns += static_cast<double>(record.e2e_ns());
   }
-  // A request waits for the end of the step during which it came; the timeline begins at the next.
+  // A request waits for the end of the step during which it arrived; the timeline counts it from
+  // the next.
   EXPECT_NEAR(in_system_ns / total_ns, 1.0, 0.08);
 }
 
@@ -305,7 +306,7 @@ TEST(Fleet, PrefillAndDecodeApart) {
 TEST(Fleet, TierAnswersWhatTheCacheLost) {
   FleetSpec spec = small_fleet();
   spec.pools[0].replica.engine.num_blocks = 110;
-  // Two long prefixes, which do not fit together, come in turn.
+  // Two long prefixes, which do not fit into the cache together, alternate.
   Workload workload = random_workload(3, 60, 4e7);
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     SimRequest& r = workload.requests[i];
@@ -344,8 +345,8 @@ TEST(Fleet, ReplicasComeWithTheLoadAndGo) {
   EXPECT_GT(paid_ns, result.end_ns);
 }
 
-// Everything is drawn: one to three pools of any size, prefill and decode apart, tiers,
-// autoscaling, short memory, any routing, a front end, pipelines.
+// Draws everything: one to three pools of any size, prefill and decode apart, tiers, autoscaling,
+// little memory, any routing, a front end, pipelines.
 FleetSpec random_fleet(std::mt19937_64& rng) {
   FleetSpec spec = small_fleet(test::pick(rng, 1, 3), static_cast<Routing>(rng() % 9));
   if (rng() % 2 == 0) spec.pools.push_back(spec.pools[0]);
@@ -421,7 +422,7 @@ TEST(Fleet, ToyModelOnALargeDeviceTakesBoundedMemory) {
   EXPECT_LE(result.replicas[0].counters.num_kv_blocks, 1 << 22);
 }
 
-// Layers of three kinds: a state, attention, an MLP alone.
+// Returns a model with layers of three kinds: a state, attention, an MLP alone.
 ModelShape hybrid_model() {
   ModelShape model{.name = "hybrid",
                    .hidden_size = 2048,
@@ -439,8 +440,8 @@ ModelShape hybrid_model() {
   return model;
 }
 
-// States are blocks of the engine's own books: with too few of them requests wait for each other,
-// and prompts that begin alike go on from a snapshot.
+// The engine's own block accounting manages states: with too few blocks requests wait for each
+// other, and prompts with the same beginning continue from a snapshot.
 TEST(Fleet, ModelsWithStatesRun) {
   PoolOptions options;
   options.model = hybrid_model();
@@ -525,12 +526,13 @@ TEST(Fleet, AnOutputThatOutgrowsTheModelEndsThere) {
   }
 }
 
-// The scheduler is told of the first that wait only, unless its queue could refuse somebody.
+// The scheduler gets only the first waiting requests, unless its queue could refuse some; results
+// must not differ.
 TEST(Fleet, WhoWaitsOutsideTheSchedulerFaresTheSame) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
     Workload workload = random_workload(seed, 600, seed % 2 == 0 ? 1e4 : 2e6);
-    workload.requests[40].output_tokens = 5000;  // ends at the model's length
+    workload.requests[40].output_tokens = 5000;  // ends at the model's maximum length
     if (seed % 3 == 0) workload.closed_loop = ClosedLoop{.concurrency = 120};
     FleetSpec spec = small_fleet(2, seed < 4 ? Routing::kRoundRobin : Routing::kLeastRequests);
     SchedulerConfig& config = spec.pools[0].replica.engine.scheduler;
@@ -538,7 +540,7 @@ TEST(Fleet, WhoWaitsOutsideTheSchedulerFaresTheSame) {
     config.max_num_queued_reqs = 1 << 20;
     config.max_num_queued_tokens = int64_t{1} << 40;
     const RunResult held = run(workload, spec).value();
-    config.max_num_queued_reqs = 599;  // who could be refused must be known
+    config.max_num_queued_reqs = 599;  // so that the scheduler must know all requests
     const RunResult known = run(workload, spec).value();
     EXPECT_EQ(held.records, known.records);
     EXPECT_EQ(held.end_ns, known.end_ns);
@@ -547,8 +549,8 @@ TEST(Fleet, WhoWaitsOutsideTheSchedulerFaresTheSame) {
   }
 }
 
-// The replicas' own planner decides: drafts that come out end requests sooner, those that do not cost
-// next to nothing, and none is made where rows are dear.
+// The replica's draft planner decides: accepted drafts end requests sooner, drafts that fail cost
+// little, and none are made if rows are expensive.
 TEST(Speculation, HelpsAsMuchAsDraftsComeOut) {
   const Workload workload = random_workload(5, 40, 3e6);
   std::vector<int64_t> ends_ns;
@@ -570,8 +572,8 @@ TEST(Speculation, HelpsAsMuchAsDraftsComeOut) {
   EXPECT_LT(static_cast<double>(ends_ns[3]), 0.7 * static_cast<double>(ends_ns[0]));
 }
 
-// A model that drafts helps less than drafts that cost nothing, and one that is as slow as the served
-// model is hardly asked: the planner weighs its steps.
+// A drafting model helps less than drafts without cost, and one that is as slow as the served model
+// is hardly used, because the planner weighs its steps.
 TEST(Speculation, WeighsTheModelThatDrafts) {
   const Workload workload = random_workload(5, 40, 3e6);
   const auto busy_ns = [&](int32_t num_drafts, double drafting_ns) {
@@ -601,8 +603,8 @@ TEST(Speculation, WeighsTheModelThatDrafts) {
   EXPECT_LT(busy_ns(4, 1.5e6), 1.05 * without);
 }
 
-// The first draft of a request makes the model read all that came before it, and the next what it has
-// not read since.
+// For the first draft of a request the model reads everything before it, and for later drafts only
+// what it has not read.
 TEST(Speculation, DraftersReadWhatTheyHaveNotRead) {
   AffineTimer timer;
   timer.step_ns = 1000;
@@ -617,12 +619,12 @@ TEST(Speculation, DraftersReadWhatTheyHaveNotRead) {
   EXPECT_EQ(work.ns(timer), 0);
   work.add({.num_computed_tokens = 103, .num_scheduled_tokens = 2, .num_drafts = 1}, timer,
            num_read);
-  EXPECT_EQ(work.ns(timer), 1000 + 10 * 2);  // all drafts came out, and one token behind them
+  EXPECT_EQ(work.ns(timer), 1000 + 10 * 2);  // all drafts were accepted, and one token follows them
   work.clear();
   num_read = 110;
   work.add({.num_computed_tokens = 105, .num_scheduled_tokens = 2, .num_drafts = 1}, timer,
            num_read);
-  EXPECT_EQ(work.ns(timer), 1000 + 10);  // of what it had drafted, some did not come out
+  EXPECT_EQ(work.ns(timer), 1000 + 10);  // some of its drafts were not accepted
   EXPECT_EQ(num_read, 106);
 }
 

@@ -1,4 +1,4 @@
-// Pictures in the simulator: the scheduler places them, and steps that encode them take longer.
+// These tests simulate pictures: the scheduler places them, and steps that encode them take longer.
 #include "sim/workload/pictures.h"
 
 #include <gtest/gtest.h>

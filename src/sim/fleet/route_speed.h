@@ -1,4 +1,4 @@
-// route_speed() reads off a replica's timer what a router has to know of its speed.
+// route_speed() computes from a replica's timer what a router needs to know about its speed.
 #pragma once
 
 #include "route/router.h"
@@ -6,7 +6,7 @@
 
 namespace quire::sim {
 
-// `kv_tokens` is what the cache holds; 0: not known.
+// `kv_tokens` is the number of tokens that the cache holds; 0 means unknown.
 RouteSpeed route_speed(const ReplicaSpec& spec, int64_t kv_tokens);
 
 }  // namespace quire::sim

@@ -1,5 +1,5 @@
-// Least-delay routing on whole runs: never worse than policies that look at load alone or at
-// nothing, whether prompts share beginnings or not, at low, middle and high load.
+// Least-delay routing is never worse on whole runs than policies that look at load alone or at
+// nothing, with and without shared prefixes, at low, middle and high load.
 #include <gtest/gtest.h>
 
 #include "sim/fleet/fleet.h"
@@ -24,7 +24,7 @@ FleetSpec fleet(Routing routing) {
   return spec;
 }
 
-// Sessions of a few groups begin alike, some of them at length, and some groups are popular.
+// Returns sessions of a few groups with shared prefixes, some of them long and some groups popular.
 Workload grouped(uint64_t seed, double mean_gap_ns, bool shares) {
   std::mt19937_64 rng(seed);
   Workload workload = test::random_workload(seed, 1500, mean_gap_ns);
@@ -65,7 +65,7 @@ TEST_P(LeastDelay, IsNeverWorse) {
   }
 }
 
-// Mean gaps of a fleet that is a fifth, half and nearly all busy.
+// Mean gaps at which the fleet is a fifth, half and nearly fully busy.
 INSTANTIATE_TEST_SUITE_P(Loads, LeastDelay, ::testing::Values(12e6, 4e6, 2.2e6));
 
 TEST(LeastDelayRouting, SharedBeginningsAreHitMoreOften) {
@@ -76,8 +76,8 @@ TEST(LeastDelayRouting, SharedBeginningsAreHitMoreOften) {
   EXPECT_LT(ours.ttft_ms.mean, load_alone.ttft_ms.mean);
 }
 
-// What quire route knows is what it has sent. Somebody who could look into all caches at any time
-// would hit hardly more.
+// quire route only remembers what it has sent. A router that could read all caches at any time
+// would have hardly more hits.
 TEST(RememberedPrefixes, AreHitAsOftenAsThoseThatAreLookedUp) {
   for (const double mean_gap_ns : {12e6, 4e6, 2.2e6}) {
     SCOPED_TRACE(mean_gap_ns);
@@ -104,7 +104,7 @@ TEST(RouteSpeed, IsThatOfTheTimer) {
   const RouteSpeed speed = route_speed(spec, 1000);
   EXPECT_NEAR(speed.decode_us_per_context_token, 0.030, 1e-4);
   EXPECT_NEAR(speed.decode_us_per_request, 20, 0.2);
-  // A chunk of 512 takes a step of 1 ms and 20 us a token.
+  // A chunk of 512 tokens takes a step of 1 ms and 20 us per token.
   EXPECT_NEAR(speed.prefill_us(512, 0), 1000 + 512 * 20, 0.02 * (1000 + 512 * 20));
   EXPECT_EQ(speed.kv_tokens, 1000);
 }

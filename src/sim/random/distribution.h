@@ -1,15 +1,15 @@
-// Users write distributions of lengths in these forms:
+// A LengthDistribution draws lengths. Users write distributions in these forms:
 //
 //   constant:N                 N
 //   uniform:LOW:HIGH           whole numbers in [LOW, HIGH]
 //   range:N:RATIO              uniform in [RATIO * N, N] (InferenceMAX), 0 <= RATIO <= 1
 //   spread:N:RATIO             uniform in [(1 - RATIO) * N, (1 + RATIO) * N] (vllm bench),
 //                              0 <= RATIO < 1
-//   normal:MEAN:DEVIATION      cut off below 1
-//   lognormal:MEAN:DEVIATION   of the lengths, not of their logarithms
+//   normal:MEAN:DEVIATION      values below 1 become 1
+//   lognormal:MEAN:DEVIATION   mean and deviation of the lengths, not of their logarithms
 //   exponential:MEAN
 //   pareto:LEAST:ALPHA         P(X > x) = (LEAST / x)^ALPHA, ALPHA > 0
-//   empirical:FILE             lengths, one a line, drawn with equal chances
+//   empirical:FILE             lengths, one per line, drawn with equal probability
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,14 @@ enum class DistributionKind : uint8_t {
 
 class LengthDistribution {
  public:
-  // `text` is one of these forms; the error names `what`, such as the flag.
+  // Parses one of these forms; the error names `what`, such as the flag.
   static Result<LengthDistribution> parse(std::string_view text, std::string_view what);
   static LengthDistribution constant(int32_t value);
-  // Draws from these values, each with its weight (not all zero).
+  // Returns a distribution that draws these values by their weights (not all zero).
   static LengthDistribution weighted(std::vector<int32_t> values,
                                      const std::vector<double>& weights);
 
-  // Returns at least 1 and at most kMaxLength.
+  // Returns a length of at least 1 and at most kMaxLength.
   int32_t draw(RandomStream& random) const;
   static constexpr int32_t kMaxLength = 1 << 24;
 
@@ -49,8 +49,9 @@ class LengthDistribution {
   DistributionKind kind_ = DistributionKind::kConstant;
   double a_ = 1;
   double b_ = 0;
-  std::vector<int32_t> values_;     // kEmpirical
-  std::vector<double> cumulative_;  // kEmpirical: of the weights, ending in 1; empty: equal chances
+  std::vector<int32_t> values_;  // kEmpirical
+  // KEmpirical: cumulated weights, ending in 1; empty means equal weights.
+  std::vector<double> cumulative_;
 };
 
 }  // namespace quire::sim

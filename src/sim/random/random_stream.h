@@ -1,5 +1,5 @@
-// A RandomStream draws the random numbers of a simulation from one Philox stream, in order. A
-// stream is named by (seed, purpose), so adding a draw in one place changes nothing elsewhere.
+// A RandomStream draws random numbers of a simulation from one Philox stream, in order. A stream is
+// named by (seed, purpose), so one more draw in one stream does not change the others.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ class RandomStream {
   uint64_t below(uint64_t n);
   double exponential(double mean);
   double normal(double mean, double deviation);
-  // shape > 0 and scale > 0 (Marsaglia and Tsang, "A simple method for generating gamma variables",
-  // 2000).
+  // Draws from a gamma distribution with shape > 0 and scale > 0 (Marsaglia and Tsang, "A simple
+  // method for generating gamma variables", 2000).
   double gamma(double shape, double scale);
   double weibull(double shape, double scale);
 

@@ -36,7 +36,8 @@ AdapterTimes adapter_times(const ModelShape& model, const Hardware& hardware,
   times.bytes = width * rank * kWeightBytes;
   times.launch_us = 2 * num_layers * hardware.elementwise.launch_us;
   times.adapter_us = times.bytes / bandwidth * kMicro;
-  // The rows between the two products go through memory, and so do the outputs a second time.
+  // The rows between the two products are written to memory and read, and the outputs are accessed
+  // once more.
   const double moved = width * kWeightBytes;
   times.token_us = (2 * width * rank / peak + moved / bandwidth) * kMicro;
   return times;

@@ -1,4 +1,4 @@
-// AdapterTimes say what adapters (LoRA) add to a step.
+// AdapterTimes are the times that adapters (LoRA) add to a step.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,24 @@
 
 namespace quire::sim {
 
-// Each linear layer gets two thin products beside its own, in two launches for all adapters of the
-// step together: the adapters' weights are read, and rank * (inputs + outputs) multiplied by row.
+// Each linear layer gets two thin products besides its own, in two launches for all adapters of the
+// step together: the adapters' weights are read, and each row costs rank * (inputs + outputs)
+// multiplications.
 struct AdapterTimes {
-  double launch_us = 0;   // of a step with any adapter
+  double launch_us = 0;   // for a step with any adapter
   double adapter_us = 0;  // for each adapter of the step
   double token_us = 0;    // for each token of the step
-  double bytes = 0;       // of one adapter in a device's memory
+  double bytes = 0;       // bytes of one adapter in a device's memory
 
   int64_t step_ns(int32_t num_adapters, int32_t num_tokens) const;
 };
 
-// Of adapters of every linear layer but routers and experts, kept in 16 bits.
+// Returns the times of adapters of every linear layer except routers and experts, stored in 16
+// bits.
 AdapterTimes adapter_times(const ModelShape& model, const Hardware& hardware,
                            const Parallelism& parallelism, int32_t rank);
 
-// Counts the different adapters of a step; 0 is none.
+// AdapterCount counts the different adapters of a step; 0 stands for no adapter.
 class AdapterCount {
  public:
   void clear() { seen_.clear(); }

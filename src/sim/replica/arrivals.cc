@@ -18,8 +18,9 @@ Arrivals::Arrivals(const ReplicaSpec& spec, const Workload& workload, KvManager&
       books_(books),
       may_hold_back_(may_hold_back(std::ssize(workload.requests))) {}
 
-// Returns whether the scheduler does the same while it knows only the first requests that wait: in
-// order of arrival nobody further back is looked at, and a queue that holds all refuses nobody.
+// Returns whether the scheduler's decisions are the same if it knows only the first waiting
+// requests. They are if it admits in order of arrival and its queue is large enough for all
+// requests, so that it refuses none.
 bool Arrivals::may_hold_back(int64_t num_requests) const {
   const SchedulerConfig& config = scheduler_.config();
   return config.policy == SchedulingPolicy::kFcfs && config.express_tokens == 0 &&
@@ -28,7 +29,7 @@ bool Arrivals::may_hold_back(int64_t num_requests) const {
          config.max_num_queued_tokens / std::max<int64_t>(1, num_requests) >= config.max_model_len;
 }
 
-// Returns whether the scheduler cannot refuse it.
+// Returns whether the scheduler is sure to accept the leg.
 bool Arrivals::is_sure_to_enter(const Delivery& leg) const {
   const int32_t max_model_len = scheduler_.config().max_model_len;
   if (leg.prompt_tokens >= max_model_len) return false;
@@ -40,7 +41,7 @@ bool Arrivals::is_sure_to_enter(const Delivery& leg) const {
 
 void Arrivals::take(int64_t now_ns) {
   const SchedulerConfig& config = scheduler_.config();
-  // So many may be admitted in one step, or be looked at past a head that does not fit.
+  // This many may be admitted in one step, or be examined behind a head that does not fit.
   const int32_t num_known = config.max_running() + config.max_skip_ahead + 1;
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (it->ready_ns > now_ns) {
@@ -54,7 +55,7 @@ void Arrivals::take(int64_t now_ns) {
     } else if (join(*it, now_ns)) {
       it = pending_.erase(it);
     } else {
-      break;  // its KV has no room yet, and nobody passes it
+      break;  // its KV does not fit yet, and no later leg may overtake it
     }
   }
   while (!held_back_.empty() && scheduler_.num_waiting() < num_known) {
@@ -101,11 +102,11 @@ std::shared_ptr<const Adapter> Arrivals::adapter(int32_t number) {
   return entry;
 }
 
-// Returns false when the KV that comes along has no room at the moment.
+// Returns false if the KV that was transferred with the leg does not fit at the moment.
 bool Arrivals::join(const Arrival& arrival, int64_t now_ns) {
   const Delivery& leg = arrival.leg;
   const SimRequest& source = slots_.request(leg);
-  // The scheduler would refuse such a prompt too, and it is not worth writing down.
+  // The scheduler would refuse such a prompt too, so its tokens need not be generated.
   if (leg.prompt_tokens >= scheduler_.config().max_model_len) {
     books_.refuse(leg, Outcome::kTooLong, now_ns);
     return true;
@@ -142,8 +143,8 @@ bool Arrivals::join(const Arrival& arrival, int64_t now_ns) {
   return true;
 }
 
-// KV that was computed elsewhere enters through the prefix cache: whole blocks are written and
-// registered, and the request hits them when it is admitted.
+// Puts transferred KV into the prefix cache: whole blocks are written and registered, and the
+// request hits them when it is admitted.
 bool Arrivals::put_kv(std::span<const TokenId> tokens, int32_t num_tokens) {
   const int32_t whole = num_tokens / kv_.block_size() * kv_.block_size();
   if (whole == 0) return true;

@@ -1,5 +1,5 @@
-// What was delivered and has not joined the scheduler's queue yet: its KV is on the way, a step is
-// under way, or the scheduler need not know of it yet.
+// Arrivals holds the legs that were delivered but have not joined the scheduler's queue: their KV
+// is being transferred, a step is running, or the scheduler does not need to know them yet.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,27 @@ struct Arrival {
   Delivery leg;
   int64_t delivered_ns = 0;
   int64_t ready_ns = 0;
-  // ReplicaCounters::kv_blocked_ns when it began to wait for blocks; -1: it has not yet, and does so
-  // with the first step that may see it.
+  // The value of ReplicaCounters::kv_blocked_ns when the leg began to wait for blocks. -1 if it has
+  // not begun: it does with the first step that may see it.
   int64_t kv_blocked_mark = -1;
-  int32_t kv_tokens = 0;  // to put into the cache when it joins
+  int32_t kv_tokens = 0;  // tokens that are put into the cache when the leg joins
 };
 
 class Arrivals {
  public:
-  // Borrows all of them.
+  // Borrows all arguments.
   Arrivals(const ReplicaSpec& spec, const Workload& workload, KvManager& kv, Scheduler& scheduler,
            SlotTable& slots, ReplicaBooks& books);
 
   void add(const Arrival& arrival) { pending_.push_back(arrival); }
-  // What is ready by now joins, as far as that makes a difference.
+  // Adds the legs that are ready at `now_ns` to the scheduler's queue, except those that may be
+  // held back.
   void take(int64_t now_ns);
 
   bool any_pending() const { return !pending_.empty(); }
-  // When the first of those that are not ready is.
+  // Returns when the first of the pending legs becomes ready.
   int64_t first_ready_ns() const;
-  // They wait, and the scheduler does not know.
+  // Returns the number of ready legs that wait without the scheduler's knowledge.
   int32_t num_held_back() const { return static_cast<int32_t>(held_back_.size()); }
   void add_to(RouteLoad& load) const;
 
@@ -60,8 +61,8 @@ class Arrivals {
   ReplicaBooks& books_;
   const bool may_hold_back_;
   std::deque<Arrival> pending_;
-  // The scheduler would hold their prompts, and nothing that it does depends on them before those
-  // ahead of them are admitted.
+  // Ready legs that the scheduler does not have yet. It would have to store their prompts, and
+  // nothing that it does depends on them until the legs before them are admitted.
   std::deque<Arrival> held_back_;
   std::unordered_map<int32_t, std::shared_ptr<const SamplingParams>> params_;
   std::unordered_map<int32_t, std::shared_ptr<const Adapter>> adapters_;

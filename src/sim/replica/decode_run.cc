@@ -52,7 +52,7 @@ bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns) {
   return !ends_ns_.empty();
 }
 
-// Few steps at a time are worked out, because most runs are shorter than they may be.
+// Computes only a few steps at a time, because most runs are cut off early.
 void DecodeRun::plan_ends(int32_t num_steps, int64_t stop_ns, int64_t adapters_ns,
                           std::span<const int32_t> num_inside) {
   std::array<int64_t, 32> step_ns;

@@ -1,6 +1,6 @@
 // A DecodeRun is a run of steps in which every running request computes one token and nothing else
-// can happen. Their times are worked out one by one, everything else is done for all of them at
-// once.
+// can happen. The times of the steps are computed one by one; everything else is done for all steps
+// at once.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,27 @@ namespace quire::sim {
 
 class DecodeRun {
  public:
-  static constexpr int32_t kMinSteps = 2;  // that are worth a run
+  static constexpr int32_t kMinSteps = 2;  // a run of fewer steps saves no time
 
-  // Borrows all of them.
+  // Borrows all arguments.
   DecodeRun(const ReplicaSpec& spec, ReplicaSinks& sinks, KvManager& kv, Scheduler& scheduler,
             SlotTable& slots, ReplicaBooks& books)
       : spec_(spec), sinks_(sinks), kv_(kv), scheduler_(scheduler), slots_(slots), books_(books) {}
 
-  // Plans a run from now on, of steps that begin before `stop_ns`. Returns false when an ordinary
-  // step must be taken.
+  // Plans a run from `now_ns` on, of steps that begin before `stop_ns`. Returns false if the next
+  // step must be an ordinary one.
   bool plan(int64_t now_ns, int64_t stop_ns);
-  // Returns the ends of the planned steps; without a run there are none.
+  // Returns the ends of the planned steps; empty without a run.
   std::span<const int64_t> ends_ns() const { return ends_ns_; }
-  // Something comes at that time: cuts off the steps behind the one that is under way then, but for
-  // `num_planned` that are planned already.
+  // Shortens the run because something arrives at `ns`: removes the steps behind the one that runs
+  // at that time, except the next `num_planned`, which are planned already.
   void cut_at(int64_t ns, int64_t num_planned);
-  // All of it happens. Returns when its last step but one ended, or the run began.
+  // Applies all steps of the run. Returns the end of the last step but one, or the start of the
+  // run.
   int64_t finish(int32_t num_waiting);
 
  private:
-  class Tokens;  // what comes out
+  class Tokens;  // makes the tokens that the steps return
 
   void plan_ends(int32_t num_steps, int64_t stop_ns, int64_t adapters_ns,
                  std::span<const int32_t> num_inside);
@@ -51,7 +52,7 @@ class DecodeRun {
   int64_t begin_ns_ = 0;
   std::vector<int64_t> ends_ns_;
   std::vector<int64_t> ends_us_;
-  int64_t host_ns_ = 0;  // of each step
+  int64_t host_ns_ = 0;  // host time of each step
   int64_t kv_tokens_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// DurationHistogram's size does not depend on how many durations there are. Counts are integers, so
-// that merging in any order gives the same.
+// A DurationHistogram takes the same memory for any number of durations. Counts are integers, so
+// that histograms can be merged in any order with the same result.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class DurationHistogram {
   int64_t count() const { return count_; }
   double mean_ns() const;
   double deviation_ns() const;
-  // Interpolates as between sorted values; 0 when the histogram is empty.
+  // Returns a quantile, interpolated as between sorted values; 0 if the histogram is empty.
   double quantile_ns(double q) const;
 
  private:
@@ -28,8 +28,8 @@ class DurationHistogram {
 
   std::vector<int64_t> counts_;
   int64_t count_ = 0;
-  // Sums are modulo 2^128 and exact, because the variance of sums of squares must not depend on
-  // order.
+  // The sums of durations and of their squares, exact modulo 2^128, because the variance must not
+  // depend on the order of additions.
   unsigned __int128 sum_ = 0;
   unsigned __int128 sum_squares_ = 0;
 };

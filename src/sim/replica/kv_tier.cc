@@ -17,7 +17,7 @@ KvTier::KvTier(const KvTierOptions& options, int32_t block_size, double bytes_pe
 
 void KvTier::on_events(std::span<const KvEvent> events) {
   for (const KvEvent& event : events) {
-    // One group stands for all, because groups lose a block's content at about the same time.
+    // One group stands for all, because all groups evict a block's content at about the same time.
     const auto* removed = std::get_if<BlockRemoved>(&event);
     if (removed != nullptr && removed->group == 0) keep(removed->hash);
   }
@@ -41,7 +41,7 @@ int32_t KvTier::lookup(std::span<const TokenId> prompt, int32_t num_cached) {
   const auto size = static_cast<size_t>(block_size_);
   BlockHash parent = root_;
   size_t begin = 0;
-  // A request computes at least its last token.
+  // A request has to compute at least its last token.
   for (; begin + size < prompt.size(); begin += size) {
     const BlockHash hash = hasher_.extend(parent, prompt.subspan(begin, size));
     parent = hash;

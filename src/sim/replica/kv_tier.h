@@ -1,5 +1,6 @@
-// A KvTier is memory behind the KV cache of a replica (host memory, disk): what the cache evicts is
-// kept here, and read back instead of computed again. Blocks are known by their hash alone.
+// A KvTier is memory behind the KV cache of a replica (host memory, disk). It stores blocks that
+// the cache evicts, so that they are read back instead of computed again. It stores only their
+// hashes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace quire::sim {
 
 struct KvTierOptions {
-  int64_t capacity_tokens = 0;  // 0: no tier
+  int64_t capacity_tokens = 0;  // 0 means that there is no tier
   double bytes_per_s = 50e9;
   int64_t latency_ns = 50'000;  // latency of one load
 };
@@ -25,13 +26,13 @@ class KvTier {
   KvTier(const KvTierOptions& options, int32_t block_size, double bytes_per_token,
          uint64_t hash_seed);
 
-  // Blocks that left the cache are kept, and the least recently used are dropped. Loads and stores
-  // use separate directions of the link; stores are taken to be hidden.
+  // Stores the blocks that were evicted from the cache, and drops the least recently used ones.
+  // Loads and stores use separate directions of the link; stores are assumed to delay nothing.
   void on_events(std::span<const KvEvent> events);
-  // Returns how many tokens of `prompt` beyond the first `num_cached` (whole blocks) this tier has,
-  // in a row.
+  // Returns how many consecutive tokens of `prompt` behind the first `num_cached` (whole blocks)
+  // this tier holds.
   int32_t lookup(std::span<const TokenId> prompt, int32_t num_cached);
-  // Returns when a load of so many tokens that is asked for now will have come; loads queue.
+  // Starts a load of `num_tokens` and returns when it will have ended. Loads queue.
   int64_t load(int32_t num_tokens, int64_t now_ns);
 
   int64_t num_blocks() const { return static_cast<int64_t>(by_hash_.size()); }
@@ -48,7 +49,7 @@ class KvTier {
   int64_t capacity_blocks_;
   BlockHasher hasher_;
   BlockHash root_;
-  std::list<BlockHash> recent_;  // front: used last
+  std::list<BlockHash> recent_;  // most recently used first
   std::unordered_map<BlockHash, std::list<BlockHash>::iterator, HashOf> by_hash_;
   int64_t link_free_ns_ = 0;
 };

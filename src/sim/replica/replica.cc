@@ -9,15 +9,15 @@
 
 namespace quire::sim {
 
-// This bounds a pool whose size was not asked for: a toy model on a large device would have
-// billions of blocks, each of which takes memory here.
+// The limit for pools whose number of blocks was not given. A toy model on a large device would
+// have billions of blocks, each of which takes memory in the simulator.
 constexpr int32_t kMostPlannedBlocks = 1 << 22;
 
 namespace {
 
 Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
   ExecutorInfo model = spec.model;
-  // KV that is reserved in one piece is as long as requests may be here, not as the model's.
+  // Reserved KV has the length of the longest request here, not of the model's maximum.
   const int32_t wanted = spec.engine.scheduler.max_model_len;
   if (wanted > 1) model.max_model_len = std::min(model.max_model_len, wanted);
   QUIRE_ASSIGN_OR_RETURN(KvSizing sizing, plan_kv(spec.engine, model, spec.kv_spec, spec.kv_bytes));
@@ -166,7 +166,7 @@ void Replica::process() {
 
 // --- A step's start ---
 
-// Returns the host's part of all steps that have begun or will begin before the next one.
+// Returns the host time of all steps that begin before the next one.
 int64_t Replica::host_of_steps() const {
   int64_t sum = books_.counters().host_ns;
   for (const InFlight& step : in_flight_) sum += step.host_ns;
@@ -202,9 +202,9 @@ bool Replica::may_run() const {
          !(overlapped_ && arrivals_.any_pending());
 }
 
-// The step behind the one under way may be planned when that one ends instead of now, so that a run
-// of decodes can be walked through at once. Nothing happens in between that the plan would see but
-// arrivals, and visible_ns_ keeps those out.
+// Returns whether the next step may be planned when the running step ends, instead of now, so that
+// a run of decodes can follow. In between only arrivals could change the plan, and visible_ns_
+// excludes them.
 bool Replica::may_drain() const {
   if (!overlapped_ || !spec_.fast_forward || sinks_.on_step || tier_ || in_flight_.empty() ||
       !last_step_decoded_ || arrivals_.any_pending()) {
@@ -255,7 +255,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   in_flight_.push_back(std::move(step));
 }
 
-// Answers with the shape of the plan, and made-up tokens for each request that has all its tokens
+// Makes the result of the plan, with generated tokens for each request whose tokens are all
 // computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
@@ -282,7 +282,7 @@ void Replica::answer(const StepPlan& plan, StepResult& result) {
     answer.id = scheduled.id;
     answer.sampled_token_ids.clear();
     if (!sampled) continue;
-    // The drafts that come out, and one token behind them.
+    // The tokens are the accepted drafts, and one token behind them.
     std::vector<TokenId>& tokens = answer.sampled_token_ids;
     tokens.push_back(slots_.output_token(*slot, position));
     for (const TokenId draft : plan.drafts(scheduled)) {

@@ -20,7 +20,7 @@ void ReplicaBooks::unload(const Delivery& leg) {
   --load_.num_requests;
   load_.num_tokens -= leg.prompt_tokens + leg.output_tokens;
   load_.num_prompt_tokens -= leg.prompt_tokens;
-  // Sums of fractions do not come back to zero by themselves.
+  // Sums of fractions do not return to exactly zero.
   if (load_.num_requests == 0) load_.prefill_us = 0;
 }
 
@@ -39,9 +39,9 @@ void ReplicaBooks::refuse(const Delivery& leg, Outcome outcome, int64_t now_ns) 
 void ReplicaBooks::note_plan(const StepPlan& plan, int64_t host_ns, int64_t now_ns) {
   for (const RequestId id : plan.dropped) {
     Slot* slot = slots_.find(id);
-    if (slot == nullptr) continue;  // it had ended
+    if (slot == nullptr) continue;  // the request has ended
     slots_.end_running(*slot);
-    slot->num_open = 0;  // what steps under way sample of it is ignored
+    slot->num_open = 0;  // the tokens that running steps sample for it are ignored
     ++record(*slot).num_preemptions;
     if (slot->recovering) continue;
     slot->recovering = true;
@@ -76,7 +76,7 @@ void ReplicaBooks::note_first_run(Slot& slot, int64_t host_ns, int64_t now_ns) {
   record.cached_tokens = request == nullptr ? 0 : request->num_cached_tokens;
 }
 
-// Returns what the time since the slot's mark went to, and moves the mark.
+// Returns what the time since the slot's mark was spent on, and moves the mark.
 CauseTimes ReplicaBooks::close_interval(Slot& slot, int64_t now_ns) {
   CauseTimes parts{};
   const int64_t total_ns = now_ns - slot.mark_ns;
@@ -92,7 +92,7 @@ CauseTimes ReplicaBooks::close_interval(Slot& slot, int64_t now_ns) {
 
 void ReplicaBooks::take_token(Slot& slot, int64_t now_ns) {
   ++slot.known_tokens;
-  slot.num_open = std::max(0, slot.num_open - 1);  // a token of a run was never open
+  slot.num_open = std::max(0, slot.num_open - 1);  // tokens of a run are not counted in num_open
   if (slot.recovering) {
     slot.recovering = false;
     slot.kv_ns += now_ns - slot.preempted_ns;

@@ -1,5 +1,5 @@
-// What a replica writes down: records of requests and where their time went, counters, load, sums over
-// time.
+// ReplicaBooks writes the records of a replica: requests and what their time was spent on,
+// counters, load, sums over time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace quire::sim {
 
 class ReplicaBooks {
  public:
-  // Borrows all but the index.
+  // Borrows all arguments except the index.
   ReplicaBooks(int32_t index, ReplicaSinks& sinks, SlotTable& slots, const Scheduler& scheduler)
       : index_(index), sinks_(sinks), slots_(slots), scheduler_(scheduler) {}
 
@@ -25,19 +25,19 @@ class ReplicaBooks {
   // --- Requests ---
   void add_load(const Delivery& leg);
   void refuse(const Delivery& leg, Outcome outcome, int64_t now_ns);
-  // Notes which requests were preempted, run for the first time, or run again. `host_ns` is the
-  // host's part of all steps that have begun or will begin before this one.
+  // Records which requests were preempted, run for the first time, or run again. `host_ns` is the
+  // host time of all steps that begin before this one.
   void note_plan(const StepPlan& plan, int64_t host_ns, int64_t now_ns);
   void take_token(Slot& slot, int64_t now_ns);
-  // The last tokens of a step have been taken.
+  // Must be called after the last token of a step: adds the gaps between tokens to the histogram.
   void flush_gaps();
-  // The leg has its last token. Its slot is closed.
+  // Records that the leg has returned its last token, and closes its slot.
   void end_leg(Slot& slot, int64_t now_ns);
 
   // --- Steps ---
   void account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tokens, int32_t num_waiting);
-  // What those that wait have waited for while steps took so long, each of which was like the others:
-  // blocks, where the head of the queue found none, else a place.
+  // Records what waiting requests waited for during similar steps that took `duration_ns` together:
+  // blocks, if the head of the queue found none, otherwise a place in the batch.
   void account_wait(int64_t duration_ns, int32_t num_waiting);
   void note_peaks(const KvStats& kv, int32_t num_waiting);
 
@@ -56,7 +56,7 @@ class ReplicaBooks {
   const Scheduler& scheduler_;
   RouteLoad load_;
   ReplicaCounters counters_;
-  // The histogram has not got these gaps between tokens yet: most of a step are alike.
+  // Equal gaps between tokens that are not in the histogram yet; most gaps of a step are equal.
   int64_t gap_ns_ = 0;
   int64_t num_gaps_ = 0;
   int64_t last_head_waits_ = 0;

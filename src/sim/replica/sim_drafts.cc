@@ -30,7 +30,7 @@ void SimDrafts::propose(std::span<DraftQuery> queries) {
   }
 }
 
-// The same draft at the same place, however often it is made.
+// The same draft at the same position always gets the same answer.
 bool SimDrafts::is_right(TokenId token_id, int32_t position) const {
   const uint64_t drawn =
       stream_id(static_cast<uint64_t>(token_id), static_cast<uint64_t>(position));

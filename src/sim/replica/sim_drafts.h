@@ -1,4 +1,4 @@
-// Drafts that say what will come out, and err as often as they are told to.
+// SimDrafts proposes the tokens that will be sampled, with errors at a chosen rate.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace quire::sim {
 
 class SimDrafts final : public Drafter {
  public:
-  // Borrows the slots. Of drafts behind right ones, `acceptance` is the share that come out.
-  // `step_times` are those of a model that drafts; without one they are unknown.
+  // Borrows the slots. `acceptance` is the probability that a draft is accepted if those before it
+  // are. `step_times` are the step times of a drafting model; they are unknown without one.
   SimDrafts(SlotTable& slots, double acceptance, const RowTimes& step_times);
 
   void propose(std::span<DraftQuery> queries) override;

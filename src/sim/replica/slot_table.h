@@ -1,4 +1,4 @@
-// A SlotTable has the requests of a replica's scheduler, each in a slot that its id names.
+// A SlotTable stores the requests of a replica's scheduler. Each has a slot, which its id names.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Slot {
   RequestId id{};
   Delivery leg;
   int32_t known_tokens = 0;
-  int32_t num_open = 0;  // tokens that steps under way will have sampled
+  int32_t num_open = 0;  // tokens that the running steps will have sampled
   int32_t num_read_by_drafter = 0;
   bool scheduled = false;
   bool has_token = false;  // in this leg
@@ -23,10 +23,10 @@ struct Slot {
   int64_t kv_blocked_mark = 0;
   int64_t scheduled_ns = 0;
   int64_t mark_ns = 0;    // start of the interval that is being accounted
-  int64_t host_mark = 0;  // the host's time then
+  int64_t host_mark = 0;  // host time at mark_ns
   int64_t preempted_ns = 0;
   int64_t preempted_host = 0;
-  int64_t kv_ns = 0;  // lost to preemption in this interval
+  int64_t kv_ns = 0;  // time lost to preemption in this interval
   int64_t last_token_ns = 0;
 
   int32_t num_tokens_left() const { return leg.prompt_tokens + leg.output_tokens - known_tokens; }
@@ -34,18 +34,18 @@ struct Slot {
 
 class SlotTable {
  public:
-  // Borrows the workload, which says what the requests' tokens are.
+  // Borrows the workload, which defines the requests' tokens.
   explicit SlotTable(const Workload& workload) : workload_(workload) {}
 
-  // Returns the request's slot, or null where it is another's by now. An id orders requests as they
-  // joined.
+  // Returns the request's slot, or null if another request has it by now. Ids are in the order in
+  // which requests joined.
   Slot* find(RequestId id);
   Slot& open(const Delivery& leg, int64_t delivered_ns, int64_t kv_blocked_mark);
   void close(Slot& slot);
-  // Those without an id are closed.
+  // Returns all slots; those without an id are closed.
   std::span<const Slot> all() const { return slots_; }
 
-  // What the scheduler has admitted, by index into all(), in no order.
+  // Returns the requests that the scheduler has admitted, as indices of all(), in any order.
   std::span<const int32_t> running() const { return running_; }
   Slot& at(int32_t index) { return slots_[static_cast<size_t>(index)]; }
   const Slot& at(int32_t index) const { return slots_[static_cast<size_t>(index)]; }

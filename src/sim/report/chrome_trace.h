@@ -1,5 +1,5 @@
-// A ChromeTrace has steps and requests as trace events that chrome://tracing and Perfetto read: a
-// process per replica, its steps on one track, counters beside it.
+// A ChromeTrace writes steps and requests as trace events that chrome://tracing and Perfetto read:
+// one process per replica, with its steps on one track and counters beside it.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class ChromeTrace {
   // Steps after the first max_steps are left out.
   explicit ChromeTrace(int64_t max_steps) : max_steps_(max_steps) {}
   void add(const StepView& step);
-  // Adds spans of the requests: waiting, until the first token, decoding.
+  // Adds spans of the requests: waiting, prefill until the first token, decoding.
   void add_requests(const RunResult& result);
-  // Returns the whole file.
+  // Returns the whole trace file.
   std::string text() const;
   int64_t num_left_out() const { return num_left_out_; }
 

@@ -1,5 +1,5 @@
-// A user sees this of a run: text, JSON, CSV, HTML. Reports are deterministic, because wall-clock
-// facts are not in them.
+// These functions report a run to users as text, JSON, CSV or HTML. Reports are deterministic,
+// because they contain no wall-clock times.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@
 
 namespace quire::sim {
 
-// A Description says in labels and values what the run was of, for headings.
+// A Description lists labels and values that say what was run, for headings.
 using Description = LabelledValues;
 
 std::string report_text(const Summary& summary, const Description& description);
-// The keys are those of `bench serve` where the thing is the same, and more.
+// Returns JSON. Figures that `bench serve` reports too have the same keys.
 std::string report_json(const Summary& summary, const Description& description);
-// There is one row per request, in the workload's order, after a line of names. Times are in
+// Returns a line of column names and one row per request, in the workload's order. Times are in
 // milliseconds.
 std::string report_csv(const Workload& workload, const RunResult& result);
-// The page needs no other file: figures, plots over time, distributions, where time went.
+// Returns a page that needs no other file: figures, plots over time, distributions, what time was
+// spent on.
 std::string report_html(const Summary& summary, const RunResult& result,
                         const Description& description);
 

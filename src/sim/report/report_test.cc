@@ -1,4 +1,5 @@
-// Reports of the same run have the same bytes, figures are as defined, and pages stand alone.
+// Reports of the same run have the same bytes, figures follow their definitions, and pages need no
+// other file.
 #include "sim/report/report.h"
 
 #include <gtest/gtest.h>

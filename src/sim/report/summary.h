@@ -1,5 +1,5 @@
-// A Summary is a run in figures. Definitions are those of `bench serve` (docs/metrics.md,
-// docs/simulator.md).
+// A Summary holds the figures of a run. Their definitions are those of `bench serve`
+// (docs/metrics.md, docs/simulator.md).
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@ std::string_view to_string(Metric metric);
 enum class Statistic : uint8_t { kMean, kP50, kP90, kP95, kP99 };
 std::string_view to_string(Statistic statistic);
 
-// One figure of a whole run must be within so many milliseconds.
+// A FigureLimit bounds one figure of a whole run.
 struct FigureLimit {
   Metric metric = Metric::kTtft;
   Statistic statistic = Statistic::kP99;
   double ms = 0;
 };
 
-// Limits are in milliseconds. A request is good when it meets every limit given for requests; one
-// token counts TPOT as 0.
+// Limits are in milliseconds. A request is good if it meets all limits of requests; its TPOT is 0
+// if it has one token.
 struct SloLimits {
   std::optional<double> ttft_ms, tpot_ms, e2e_ms;
   std::vector<FigureLimit> figures = {};
@@ -41,13 +41,14 @@ struct Percentiles {
 };
 
 enum class Verdict : uint8_t {
-  kStable,      // nobody waits for long
-  kBacklogged,  // requests wait, but what waits does not grow
-  kOverloaded,  // what waits grows as long as requests come, or some are refused
+  kStable,      // no request waits for long
+  kBacklogged,  // requests wait, but their number does not grow
+  // The number of waiting requests grows as long as requests arrive, or some are refused.
+  kOverloaded,
 };
 std::string_view to_string(Verdict verdict);
 
-// Misses counts the requests that missed one limit, by what most of their time went to.
+// Misses counts the requests that missed one limit, by the cause that took most of their time.
 struct Misses {
   int64_t num_missed = 0;
   std::array<int64_t, kNumCauses> by_cause{};
@@ -59,32 +60,33 @@ struct Summary {
   int64_t input_tokens = 0, output_tokens = 0, cached_tokens = 0;  // of completed requests
   double duration_s = 0;
   double request_throughput = 0, output_throughput = 0, total_throughput = 0;  // per second
-  double peak_output_throughput = 0;  // of the best slice of the timeline
+  double peak_output_throughput = 0;  // in the best slice of the timeline
   Percentiles ttft_ms, tpot_ms, itl_ms, e2e_ms, queue_ms;
-  std::array<double, kNumCauses> ttft_share{}, decode_share{};  // of all time, sum to 1
+  // Shares of all time, which sum to 1.
+  std::array<double, kNumCauses> ttft_share{}, decode_share{};
   SloLimits limits;
   double goodput = 0;  // requests per second that meet all limits
   double good_share = 0;
   Misses ttft_misses, tpot_misses, e2e_misses;
 
-  ReplicaCounters counters;                   // of all replicas
-  double hit_rate = 0;                        // of the prompt tokens of completed requests
-  double wasted_kv_share = 0;                 // of the KV that requests hold: holds no token
-  double busy_share = 0;                      // share of the paid replica time
+  ReplicaCounters counters;    // over all replicas
+  double hit_rate = 0;         // share of the prompt tokens of completed requests
+  double wasted_kv_share = 0;  // share of the KV that requests hold that has no token
+  double busy_share = 0;       // share of the paid replica time
   double mean_running = 0, mean_waiting = 0;  // per replica, while busy
-  double peak_kv_usage = 0;                   // that of the fullest replica
-  int64_t kv_tokens = 0;                      // that fit into the cache of the smallest replica
+  double peak_kv_usage = 0;                   // of the fullest replica
+  int64_t kv_tokens = 0;  // tokens that fit into the cache of the smallest replica
   Verdict verdict = Verdict::kStable;
   std::string verdict_reason;
 
-  int32_t num_replicas = 0;  // most at once
+  int32_t num_replicas = 0;  // the greatest number at one time
   double device_hours = 0;
   double dollars = 0;
   double dollars_per_m_output_tokens = 0;
-  double joules = 0;  // at full power while paid for
+  double joules = 0;  // for full power during all paid time
 };
 
-// Returns what the run's figure is that a limit is about.
+// Returns the run's figure that a limit bounds.
 double figure_ms(const Summary& summary, const FigureLimit& limit);
 bool meets_figures(const Summary& summary);
 

@@ -27,7 +27,7 @@ Third mean_of(const std::vector<TimeSlice>& slices, int64_t slice_ns, size_t beg
 
 void judge(const RunResult& result, Summary& s) {
   const std::vector<TimeSlice>& slices = result.stats.timeline.slices();
-  size_t end = slices.size();  // of the time in which requests came
+  size_t end = slices.size();  // end of the time in which requests arrived
   while (end > 0 && slices[end - 1].num_arrivals == 0) --end;
   const int64_t slice_ns = result.stats.timeline.slice_ns();
   const Third second = mean_of(slices, slice_ns, end / 3, 2 * end / 3);

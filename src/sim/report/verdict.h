@@ -5,13 +5,13 @@
 
 namespace quire::sim {
 
-// Sets verdict and verdict_reason from the number of requests in the system over the time in which
-// requests came, comparing thirds of it:
+// Sets verdict and verdict_reason. Compares the number of requests in the system over thirds of the
+// time in which requests arrived:
 //
-//   overloaded  requests were refused, or some wait and the last third holds over 1.3 times
-//               what the second held
-//   backlogged  otherwise, when those that wait in the last third are over a tenth of those
-//               that run
+//   overloaded  requests were refused, or some wait and the last third holds over 1.3 times as
+//               many as the second
+//   backlogged  otherwise, if the waiting requests of the last third are over a tenth of the
+//               running ones
 void judge(const RunResult& result, Summary& summary);
 
 }  // namespace quire::sim

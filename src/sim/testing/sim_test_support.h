@@ -1,4 +1,4 @@
-// These make small fleets and random workloads for tests.
+// These helpers make small fleets and random workloads for tests.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ inline FleetSpec small_fleet(int32_t num_replicas = 1, Routing routing = Routing
   return spec;
 }
 
-// Arrivals are Poisson-like, and some prompts share their start.
+// Gaps between arrivals are exponential, and some prompts share their beginning.
 inline Workload random_workload(uint64_t seed, int32_t num_requests, double mean_gap_ns) {
   std::mt19937_64 rng(seed);
   Workload workload;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPurpose = 0x6c6f7261u;
 
-// Returns the running sum of how often each adapter is asked for; the last is 1.
+// Returns the cumulated shares of requests per adapter; the last is 1.
 std::vector<double> popularity(const AdapterChoice& choice) {
   std::vector<double> sums;
   double sum = 0;

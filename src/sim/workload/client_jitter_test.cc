@@ -33,7 +33,8 @@ double mean_ttft_ms(const Workload& workload) {
   return sum / static_cast<double>(result.records.size());
 }
 
-// Eight that end together are replaced together, and each waits for the prompts of all eight.
+// Without jitter, eight requests that end together are replaced together, and each waits for all
+// eight prompts.
 TEST(ClientJitter, BreaksTheLockstepOfAClosedLoop) {
   Workload workload = equal_requests(400, 8);
   const double in_lockstep_ms = mean_ttft_ms(workload);

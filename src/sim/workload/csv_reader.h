@@ -10,20 +10,20 @@
 
 namespace quire::sim {
 
-// Returns the fields of a line, without the quotes that stand around some of them.
+// Returns the fields of a line, without the quotes around quoted ones.
 std::vector<std::string_view> split_csv(std::string_view line);
 
 class CsvReader {
  public:
-  // The text is borrowed.
+  // Borrows the text.
   CsvReader(std::string_view text, std::string_view name);
 
   const std::vector<std::string_view>& names() const { return names_; }
-  // Returns the index of a column; nullopt when there is none.
+  // Returns the index of a column, or nullopt if there is none with this name.
   std::optional<size_t> find(std::string_view column) const;
   Result<size_t> column(std::string_view name) const;
-  // Reads the fields of the next line that is not empty; there are as many as names. Returns false
-  // at the end of the text.
+  // Reads the fields of the next line that is not empty. Returns false at the end of the text, and
+  // an error if a line has not as many fields as there are columns.
   Result<bool> next();
   std::string_view field(size_t column) const { return fields_[column]; }
   std::string where() const { return lines_.where(); }

@@ -1,4 +1,4 @@
-// add_pictures() has some requests of a workload bring pictures.
+// add_pictures() adds pictures to some requests of a workload.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace quire::sim {
 
 struct PictureChoice {
   int32_t per_request = 0;
-  double share = 1;                 // of sessions that bring any
+  double share = 1;                 // share of the sessions that get pictures
   std::vector<int32_t> items = {};  // Workload::picture_items
   uint64_t seed = 0;
 };
 
-// Their tokens come on top of input_tokens. Later turns of a session have those of its first in their
-// history; requests that ask the same prompt bring the same.
+// The pictures' tokens are added to input_tokens. Later turns of a session have the first turn's
+// pictures in their history; requests with the same prompt get the same pictures.
 void add_pictures(const PictureChoice& choice, Workload& workload);
 
 }  // namespace quire::sim

@@ -28,12 +28,12 @@ struct Window {
 };
 
 struct Lengths {
-  std::optional<LengthDistribution> input, output;  // nullopt: nothing was seen
+  std::optional<LengthDistribution> input, output;  // nullopt if nothing was recorded
 };
 
 struct Client {
   std::vector<Window> windows;
-  std::map<double, Lengths> lengths;  // by start
+  std::map<double, Lengths> lengths;  // by start of the window
 };
 
 Result<std::vector<Window>> parse_windows(const std::string& text, const std::string& name) {
@@ -118,8 +118,8 @@ Result<std::map<double, Lengths>> parse_lengths(const std::string& text, const s
   return all;
 }
 
-// Returns the histograms of a time: of its window, or of the nearest one before that has some, else
-// after.
+// Returns the histograms at a time: those of its window, or of the nearest earlier window that has
+// some, or else of the nearest later one.
 const Lengths* lengths_at(const std::map<double, Lengths>& all, double time_s) {
   const auto usable = [](const Lengths& l) { return l.input && l.output; };
   auto it = all.upper_bound(time_s);

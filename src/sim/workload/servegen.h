@@ -1,13 +1,13 @@
 // ServeGen describes production workloads as clients, each with a rate and a burstiness per window
 // of ten minutes and length histograms per window of six hours (Xiang et al., arXiv 2505.09999).
-// Arrivals are drawn anew from them.
+// read_servegen() draws new arrivals from them.
 //
 //   chunk-N-trace.csv      start [s], requests/s, coefficient of variation, Gamma or Weibull,
 //                          shape, scale
 //   chunk-N-dataset.json   {"start [s]": {"input_tokens": "{LENGTH: PROBABILITY, …}",
 //                          "output_tokens": …}, …}
 //
-// Either may be packed (.gz).
+// Both files may be compressed (.gz).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@
 namespace quire::sim {
 
 struct ServeGenOptions {
-  double begin_s = 0;  // where in the recording it begins
+  double begin_s = 0;  // start of the simulated part in the recording
   double duration_s = 3600;
   double rate_factor = 1;
   int64_t max_requests = int64_t{1} << 30;
   uint64_t seed = 0;
 };
 
-// A ServeGenClient has the two texts of one client, with names for messages.
+// A ServeGenClient holds the texts of one client's two files, with names for messages.
 struct ServeGenClient {
   std::string trace_name, trace;
   std::string dataset_name, dataset;

@@ -104,7 +104,7 @@ double RateProfile::time_of(double expected) const {
   if (after == points_.end()) {
     return from.rate > 0 ? from.time_s + missing / from.rate : kNoTime;
   }
-  // The time solves rate t + slope t²/2 = missing.
+  // Solves rate t + slope t²/2 = missing for the time t.
   const double slope = (after->rate - from.rate) / (after->time_s - from.time_s);
   const double root = std::sqrt(std::max(0.0, from.rate * from.rate + 2 * slope * missing));
   return from.time_s + (from.rate + root > 0 ? 2 * missing / (from.rate + root) : 0);

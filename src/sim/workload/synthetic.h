@@ -13,29 +13,29 @@
 
 namespace quire::sim {
 
-// These are the gaps between arrivals at rate 1; all have mean 1.
+// The distribution of the gaps between arrivals at rate 1; all have mean 1.
 enum class ArrivalKind : uint8_t { kPoisson, kGamma, kWeibull, kConstant };
 
 struct ArrivalProcess {
   ArrivalKind kind = ArrivalKind::kPoisson;
-  // For gamma this is the coefficient of variation (1 Poisson, above it bursty), for Weibull the
-  // shape (1 Poisson, below it bursty).
+  // The coefficient of variation for gamma (1 is Poisson, more is bursty); the shape for Weibull (1
+  // is Poisson, less is bursty).
   double parameter = 1;
-  // Reads "poisson", "gamma:CV", "weibull:SHAPE" and "constant".
+  // Parses "poisson", "gamma:CV", "weibull:SHAPE" or "constant".
   static Result<ArrivalProcess> parse(std::string_view text, std::string_view what);
   double draw_gap(RandomStream& random) const;
 };
 
-// A RateProfile has requests per second over time: straight lines between points, with the last
-// rate held. "5" is constant; "0:1,60:10,90:10,91:2" a ramp, a plateau and a drop; an infinite rate
-// sends everything at once.
+// A RateProfile is the number of requests per second over time: straight lines between points; the
+// last rate holds on. "5" is constant; "0:1,60:10,90:10,91:2" is a ramp, a plateau and a drop; an
+// infinite rate sends everything at once.
 class RateProfile {
  public:
   static Result<RateProfile> parse(std::string_view text, std::string_view what);
   static RateProfile constant(double per_second);
   bool infinite() const { return infinite_; }
-  // Returns the time by which `expected` requests have arrived on average; kNoTime when that is
-  // never.
+  // Returns the time by which `expected` requests have arrived on average, or kNoTime if that never
+  // happens.
   double time_of(double expected) const;
   static constexpr double kNoTime = -1;
 
@@ -43,30 +43,32 @@ class RateProfile {
   struct Point {
     double time_s = 0;
     double rate = 0;
-    double expected = 0;  // requests until time_s
+    double expected = 0;  // requests expected until time_s
   };
   std::vector<Point> points_;
   bool infinite_ = false;
 };
 
 struct SyntheticOptions {
-  int64_t num_requests = 1000;       // sessions count each of their turns
-  std::optional<double> duration_s;  // also ends when arrivals are past it
+  int64_t num_requests = 1000;       // counts each turn of a session
+  std::optional<double> duration_s;  // no requests arrive later
   RateProfile rate = RateProfile::constant(1);
   ArrivalProcess arrivals;
   LengthDistribution input = LengthDistribution::constant(1024);
   LengthDistribution output = LengthDistribution::constant(128);
-  // Prompts begin with one of num_prefixes shared texts of prefix_tokens tokens, which come on top
-  // of `input`.
+  // Prompts begin with one of num_prefixes shared texts of prefix_tokens tokens, in addition to
+  // `input`.
   int32_t prefix_tokens = 0;
   int32_t num_prefixes = 1;
-  // The history of a session grows by what was said in its turns; `input` is what a turn adds.
+  // The number of turns of a session. Its history grows with each turn; `input` is what a turn
+  // adds.
   LengthDistribution turns = LengthDistribution::constant(1);
   double think_s = 0;  // mean (exponential) pause before the next turn
-  // Fixed prompts are asked again and again, as some harnesses do; with 0 all are different.
+  // The number of fixed prompts that are sent again and again, as some benchmarks do; 0 means that
+  // all prompts differ.
   int32_t num_prompts = 0;
   std::optional<ClosedLoop> closed_loop;
-  int32_t max_model_len = 0;  // sessions end before they outgrow it; 0: no limit
+  int32_t max_model_len = 0;  // sessions end before they exceed it; 0 means no limit
   uint64_t seed = 0;
 
   Status validate() const;

@@ -6,7 +6,8 @@
 namespace quire::sim {
 namespace {
 
-constexpr uint32_t kStep = 0x9E3779B1u;  // odd: token values of a stream do not repeat for 2^30
+// Odd, so that values within a stream repeat only after 2^30 tokens.
+constexpr uint32_t kStep = 0x9E3779B1u;
 constexpr uint32_t kMask = kVocabSize - 1;
 
 // This is the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
@@ -18,8 +19,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Even and odd positions start from different halves, so that two streams agree in a block only
-// when both halves of their ids do.
+// Tokens at even and odd positions have different bases, so that two streams agree in a block only
+// if both halves of their ids do.
 struct Bases {
   explicit Bases(uint64_t stream) {
     const uint64_t m = mix(stream);
@@ -55,7 +56,8 @@ void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out) {
   if (i < out.size()) out[i] = static_cast<TokenId>(even & kMask);
 }
 
-// Goes through a buffer that stays in the first cache, so that a long prompt is written once.
+// Writes through a buffer that stays in the L1 cache, so that a long prompt is written to memory
+// once.
 void append_content(uint64_t stream, int64_t position, int64_t count, std::vector<TokenId>& out) {
   std::array<TokenId, 1024> buffer;
   for (int64_t done = 0; done < count;) {

@@ -16,7 +16,7 @@ constexpr std::string_view kNames[] = {"azure", "burstgpt", "vidur", "mooncake",
 constexpr size_t kMaxTraceBytes = size_t{4} << 30;
 constexpr uint64_t kTraceStream = 0x7472616365u;
 
-// Guesses by what the first line looks like.
+// Guesses the format by the first line.
 Result<TraceFormat> guess_format(std::string_view text, std::string_view name) {
   const std::string_view line = text.substr(0, text.find('\n'));
   const auto has = [line](std::string_view word) { return line.find(word) != line.npos; };

@@ -1,5 +1,5 @@
-// This reads traces of no published format: CSV with a header, or JSON lines, whose columns have
-// usual names.
+// This file reads traces without a published format: CSV with a header, or JSON lines, whose
+// columns have usual names.
 #include <algorithm>
 #include <array>
 #include <boost/json/serialize.hpp>
@@ -18,7 +18,7 @@ constexpr size_t kNumRoles = 4;
 constexpr std::string_view kRoleNames[kNumRoles] = {"time", "input tokens", "output tokens",
                                                     "session"};
 
-// Names in small letters, without separators and units.
+// Names in lower case, without separators and units.
 constexpr std::string_view kTimes[] = {
     "timestamp", "time",        "arrival",          "arrivaltime",  "arrivedat", "arrivaltimestamp",
     "starttime", "requesttime", "requesttimestamp", "creationtime", "createdat", "senttime"};
@@ -40,9 +40,9 @@ struct Column {
   double unit_ns = 1e9;  // of times that are numbers
 };
 
-// Returns what a column of this name holds: "arrival_time", "Arrival Time [ms]", "promptTokens".
+// Returns the meaning of a column by its name: "arrival_time", "Arrival Time [ms]", "promptTokens".
 Column column_of(std::string_view name) {
-  std::string words;  // in small letters, with one underscore for whatever parts them
+  std::string words;  // in lower case, with one underscore for each separator
   for (const char c : trim(name)) {
     const bool upper = c >= 'A' && c <= 'Z';
     const bool word = upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -70,7 +70,7 @@ Column column_of(std::string_view name) {
   return column;
 }
 
-// A Field is the text of a value, by what it means.
+// A Field is the text of a value, and where it is.
 struct Field {
   std::string text;
   std::string where;  // file, line and column

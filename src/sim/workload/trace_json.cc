@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 constexpr uint64_t kHashStream = 0x68617368u;
 
-// Returns what an error says of a value.
+// Returns the text that an error shows for a value.
 std::string shown(const json::value* value) {
   return value == nullptr ? "nothing" : json::serialize(*value).substr(0, 40);
 }

@@ -1,11 +1,11 @@
-// Quire's own trace format holds everything that a Workload says.
+// Quire's own trace format stores all data of a Workload.
 //
 //   {"format":"quire-trace","version":1,"name":"…","hash_block_tokens":16,"concurrency":8,
 //    "think_ns":0}
 //   {"t":0,"in":100,"out":20,"content":"9e37…","prefix":["…",64],"hash":["…",…],"after":3,…}
 //
-// Streams are hexadecimal, because JSON numbers do not hold 64 bits everywhere. Fields that have
-// their default are left out.
+// Streams are hexadecimal, because many JSON readers do not keep 64-bit numbers. Fields with their
+// default are left out.
 #include <fmt/ranges.h>
 
 #include <boost/json/value.hpp>

@@ -1,4 +1,4 @@
-// These tests say what is read of each trace format, and that anything malformed is refused with
+// These tests check what is read of each trace format, and that malformed lines are refused with
 // file and line.
 #include "sim/workload/trace.h"
 
@@ -165,7 +165,7 @@ TEST(Trace, RefusesWithFileAndLine) {
                  "trace.x:2:", "after");
   expect_refused(header + "\n" + R"({"t":0,"in":0,"out":1,"content":"1"})", "trace.x:2:", "in");
   expect_refused(R"({"input_lens":[1,2],"output_lens":[1]})", "trace.x:", "expected 2 values");
-  // A result of vllm bench is one document: the place in its array stands for the line.
+  // The result of vllm bench is one document, so an error names the array index instead of a line.
   expect_refused(R"({"input_lens":[1,"x"],"output_lens":[1,1]})", "trace.x: input_lens[1]",
                  "number");
   expect_refused(R"({"input_lens":[1],"output_lens":[1],"start_times":[-1]})",

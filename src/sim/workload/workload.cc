@@ -49,7 +49,7 @@ std::vector<MediaSpan> Workload::pictures_of(const SimRequest& request) const {
 
 namespace {
 
-// Pictures are part of the prompt, with something to ask about them behind.
+// Checks that pictures fit into the prompt and that tokens follow them.
 Status check_pictures(const Workload& workload, const SimRequest& r, size_t index) {
   if (r.num_pictures == 0) return {};
   const int64_t first =
@@ -77,7 +77,7 @@ Status check_closed_loop(const ClosedLoop& loop, int64_t num_requests) {
 
 Status Workload::validate() const {
   int64_t last_ns = 0;
-  std::vector<int64_t> earliest_ns(requests.size());  // as if answers cost no time
+  std::vector<int64_t> earliest_ns(requests.size());  // the earliest times, if answers took no time
   if (closed_loop && !requests.empty()) {
     QUIRE_RETURN_IF_ERROR(check_closed_loop(*closed_loop, static_cast<int64_t>(requests.size())));
   }
@@ -126,7 +126,7 @@ void sort_by_arrival(Workload& workload) {
   std::vector<SimRequest>& requests = workload.requests;
   std::vector<int32_t> order(requests.size());
   std::iota(order.begin(), order.end(), 0);
-  // A turn without a time of its own takes its place after the turn before it.
+  // arrival_ns of a turn is a delay, so its key is the sum of those of all turns up to it.
   std::vector<int64_t> key(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     const int32_t previous = requests[i].previous;

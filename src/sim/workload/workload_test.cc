@@ -1,5 +1,5 @@
-// Arrivals and lengths have the moments that they should have, and contents repeat where they
-// should.
+// Arrivals and lengths must have the right moments, and contents must repeat where prompts share
+// them.
 #include "sim/workload/workload.h"
 
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ TEST(Synthetic, LaterTurnsBeginWithWhatWasSaid) {
     EXPECT_EQ(r.input_tokens, previous.input_tokens + 15);
     workload.fill_prompt(previous, before);
     for (int32_t p = previous.input_tokens; p < previous.input_tokens + 5; ++p) {
-      before.push_back(content_token(previous.content, p));  // its answer
+      before.push_back(content_token(previous.content, p));  // the answer of that turn
     }
     EXPECT_TRUE(std::equal(before.begin(), before.end(), prompt.begin()));
   }

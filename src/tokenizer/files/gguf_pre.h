@@ -1,5 +1,5 @@
-// tokenizer.ggml.pre says how GGUF files with byte-level BPE cut text. This header is private to
-// the tokenizer folder.
+// The pre-tokenizers that tokenizer.ggml.pre of a GGUF file names say how byte-level BPE cuts text.
+// This header is private to the tokenizer folder.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace quire {
 
-// Runs of line ends are words of their own.
+// Cuts text into lines; runs of line ends are words of their own.
 inline constexpr std::string_view kGgufLines = R"([^\n]+|[\n]+)";
 
 struct GgufPreTokenizer {
-  std::vector<std::string_view> patterns;  // applied one after the other, matches isolated
+  std::vector<std::string_view> patterns;  // applied one after the other; each match becomes a word
   bool ignore_merges = false;
-  bool add_bos = false;  // counts when the file does not say
+  bool add_bos = false;  // used if the file does not say it
 };
 
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name);

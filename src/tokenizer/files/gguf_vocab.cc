@@ -40,7 +40,7 @@ Status check_and_repair(GgufVocab& v) {
   return Status();
 }
 
-// Returns nullopt for an id that is absent or not in the vocabulary (files write -1 for "none").
+// Returns nullopt for an id that is absent or outside the vocabulary (files write -1 for "none").
 std::optional<TokenId> checked_id(std::optional<int64_t> id, const GgufVocab& v) {
   if (!id || *id < 0 || static_cast<size_t>(*id) >= v.tokens.size()) return std::nullopt;
   return static_cast<TokenId>(*id);
@@ -50,7 +50,7 @@ Result<Vocab> make_vocab(const GgufVocab& v) {
   Vocab vocab;
   vocab.reserve(v.tokens.size(), v.tokens.size() * 8);
   for (size_t id = 0; id < v.tokens.size(); ++id) {
-    if (vocab.find(v.tokens[id])) continue;  // a repeated piece: the first one keeps the name
+    if (vocab.find(v.tokens[id])) continue;  // of a repeated piece, the first keeps its name
     QUIRE_RETURN_IF_ERROR(vocab.add(v.tokens[id], static_cast<int64_t>(id)));
   }
   return vocab;
@@ -127,7 +127,7 @@ Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
   return parts;
 }
 
-// Files of these models have BPE of characters that writes a space as U+2581.
+// Returns whether the model is a BPE of characters that writes a space as U+2581.
 bool is_metaspace_bpe(const GgufVocab& v) {
   return v.model == "gemma4" ||
          (v.model == "gpt2" &&
@@ -153,7 +153,7 @@ Result<TokenizerParts> make_metaspace_bpe(const GgufVocab& v) {
   return parts;
 }
 
-// Pieces at the start of a word are written with U+2581 and those inside a word bare.
+// Makes the parts for "bert", whose pieces begin with U+2581 at the start of a word.
 Result<TokenizerParts> make_bert(const GgufVocab& v) {
   QUIRE_ASSIGN_OR_RETURN(Vocab vocab, make_vocab(v));
   TokenizerParts parts;
@@ -204,7 +204,7 @@ Result<TokenizerParts> make_parts(GgufVocab v) {
   if (v.model == "bert" && eos) {
     parts->pair.middle_ids = {*eos};
     parts->pair.second_has_type_1 = true;
-  } else if (v.model == "t5" && eos) {  // XLM-R has two, and a token at the start
+  } else if (v.model == "t5" && eos) {  // XLM-R adds two EOS tokens, and one token at the start
     parts->pair.middle_ids =
         parts->prefix_ids.empty() ? std::vector{*eos} : std::vector{*eos, *eos};
   }

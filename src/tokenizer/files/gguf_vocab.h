@@ -13,18 +13,17 @@
 
 namespace quire {
 
-// Fields are the keys tokenizer.ggml.* of the same name; absent keys stay empty.
+// Each field has the name of its key tokenizer.ggml.*; the fields of absent keys stay empty.
 struct GgufVocab {
-  // The model is "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "gemma4" (BPE of
-  // characters), "bert" or "t5" (unigram).
+  // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "gemma4" (BPE of characters), "bert" or
+  // "t5" (unigram).
   std::string model;
   std::string pre;                  // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
   std::vector<std::string> tokens;  // by id
-  std::vector<float> scores;        // "llama", "t5": one per token; else may be empty
-  // The types are 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. The list may be
-  // empty.
+  std::vector<float> scores;        // one per token for "llama" and "t5", else may be empty
+  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. May be empty.
   std::vector<int32_t> token_types;
-  std::vector<std::string> merges;  // "gpt2", "gemma4": "left right"
+  std::vector<std::string> merges;  // for "gpt2" and "gemma4": "left right"
   std::optional<int64_t> bos_token_id;
   std::optional<int64_t> eos_token_id;
   std::optional<int64_t> unknown_token_id;
@@ -38,8 +37,8 @@ struct GgufVocab {
   std::string precompiled_charsmap;
 };
 
-// Ids agree with llama.cpp's. The error is one line that names an unknown model or pre-tokenizer,
-// or a list whose length is wrong.
+// Makes a tokenizer whose ids agree with llama.cpp's. Returns an error of one line that names an
+// unknown model or pre-tokenizer, or a list of wrong length.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_gguf(GgufVocab vocab);
 
 }  // namespace quire

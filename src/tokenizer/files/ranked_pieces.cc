@@ -10,10 +10,11 @@
 namespace quire {
 namespace {
 
-// The limit is far longer than any trained piece, and keeps the search for cuts linear in the file.
+// The limit is far longer than any trained piece. It keeps the search for cuts linear in the file.
 constexpr size_t kMaxPieceBytes = 4096;
 
-// Any two pieces that join into a piece may merge, at the rank of the result.
+// Returns the merges: any two pieces whose concatenation is a piece may merge, at the rank of the
+// result.
 std::vector<BpeModel::Merge> merges_from_ranks(const Vocab& by_rank, TokenId first_id) {
   std::vector<BpeModel::Merge> merges;
   for (TokenId rank = 0; rank < by_rank.size(); ++rank) {

@@ -17,7 +17,7 @@ constexpr std::string_view kEos = "</s>";
 constexpr std::string_view kUnk = "<unk>";
 constexpr std::string_view kPad = "<pad>";
 
-// Files that list no special tokens mean these, by id.
+// The special tokens, by id, of files that list none.
 constexpr std::string_view kOldSpecialTokens[] = {kUnk,
                                                   kBos,
                                                   kEos,
@@ -65,7 +65,8 @@ Result<TekkenConfig> read_config(const json::object& file) {
   return config;
 }
 
-// The vocabulary may list more pieces than the model has ids for; the last ones are left out.
+// Reads the pieces. If the vocabulary lists more pieces than the model has ids for, the last are
+// left out.
 Result<RankedPieces> read_pieces(const json::object& file, const TekkenConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const json::array* const vocab, array_field(file, "vocab"));
   const int64_t num_pieces = config.vocab_size - config.num_special_tokens;

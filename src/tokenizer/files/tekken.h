@@ -1,5 +1,5 @@
-// A tekken.json is Mistral's own form of a tokenizer: ranked pieces, a pattern and special tokens.
-// Models whose folder has no tokenizer.json have it.
+// tekken.json is Mistral's own tokenizer format: ranked pieces, a pattern and special tokens. Model
+// folders without a tokenizer.json may have it.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,12 @@ namespace quire {
 
 struct TekkenTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // puts BOS before a text
-  std::string version;                   // "v3", "v7", "v11" …; it decides how chats are written
+  std::string version;                   // "v3", "v7", "v11" …; decides the chat format
 };
 
-// Ids of special tokens come first; the pieces follow by rank. A file of version 7 or older may
-// leave its special tokens out: they are the known twenty then. (Source: mistral-common, tekken.py.)
+// Reads a tekken.json. Special tokens have the first ids; the pieces follow by rank. A file of
+// version 7 or older may leave out its special tokens, which are then the twenty known ones.
+// (Source: mistral-common, tekken.py.)
 Result<TekkenTokenizer> tokenizer_from_tekken(std::string_view text);
 
 }  // namespace quire

@@ -10,7 +10,7 @@ namespace quire {
 namespace json = boost::json;
 namespace {
 
-// {"content": "<s>", "lstrip": false, ...}
+// Parses {"content": "<s>", "lstrip": false, …}.
 Result<AddedToken> parse_token_object(const json::object& object) {
   AddedToken token;
   QUIRE_ASSIGN_OR_RETURN(token.content, string_field(object, "content"));
@@ -22,7 +22,7 @@ Result<AddedToken> parse_token_object(const json::object& object) {
   return token;
 }
 
-// A string, or an object as above.
+// Parses a string, or an object as above.
 Result<AddedToken> parse_special(const json::value& value) {
   AddedToken token;
   if (value.is_string()) {
@@ -66,7 +66,7 @@ Status parse_added_tokens_decoder(const json::object& object, HfTokenizerConfig&
   return Status();
 }
 
-// additional_special_tokens is a list, extra_special_tokens a list or an object of names.
+// Reads additional_special_tokens, a list, and extra_special_tokens, a list or an object of names.
 Status parse_more_specials(const json::object& object, HfTokenizerConfig& config) {
   for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
     const json::value* value = find_field(object, name);

@@ -14,7 +14,7 @@ namespace quire {
 
 struct HfTokenizerConfig {
   std::vector<AddedToken> added_tokens;    // added_tokens_decoder, by id
-  std::vector<AddedToken> special_tokens;  // named and additional ones; ids unset
+  std::vector<AddedToken> special_tokens;  // named and additional ones, without ids
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
   std::optional<std::string> unk_token;
@@ -23,26 +23,26 @@ struct HfTokenizerConfig {
   std::optional<bool> add_eos_token;
   std::optional<bool> legacy;
   int64_t extra_ids = 0;        // T5's sentinels behind the pieces
-  std::string tokenizer_class;  // "LlamaTokenizerFast"; empty when the file does not say
+  std::string tokenizer_class;  // "LlamaTokenizerFast"; empty if the file does not say it
   bool clean_up_tokenization_spaces = false;
 };
 
-// An empty text gives all defaults.
+// Parses tokenizer_config.json; an empty text gives all defaults.
 Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text);
 
-// Returns whether the tokenizer's class honours add_bos_token and add_eos_token beside a
-// tokenizer.json. In transformers 4 the classes LlamaTokenizerFast, CodeLlamaTokenizerFast,
-// GemmaTokenizerFast, CohereTokenizerFast and GPTNeoXTokenizerFast do, by update_post_processor().
-// Others, and all of transformers 5 (PreTrainedTokenizerBase._from_pretrained drops both fields),
-// take what tokenizer.json says. Published vectors of such models (DeepSeek-Coder) expect the BOS,
-// so the fields count where tokenizer.json itself adds nothing.
+// Returns whether add_bos_token and add_eos_token are used beside a tokenizer.json that adds no
+// tokens itself. In transformers 4 the classes LlamaTokenizerFast, CodeLlamaTokenizerFast,
+// GemmaTokenizerFast, CohereTokenizerFast and GPTNeoXTokenizerFast use them, in
+// update_post_processor(). Other classes, and all of transformers 5
+// (PreTrainedTokenizerBase._from_pretrained drops both fields), use only tokenizer.json. Published
+// test vectors of such models (DeepSeek-Coder) expect the BOS, so Quire does as transformers 4.
 bool adds_bos_and_eos(const HfTokenizerConfig& config);
 
 // Reads added_tokens.json: {"<token>": id}.
 Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens);
 
-// Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token the vocabulary has
-// keeps that id.
+// Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token that the vocabulary
+// has keeps its id.
 Status apply_hf_config(const HfTokenizerConfig& config, TokenizerParts& parts);
 
 }  // namespace quire

@@ -20,7 +20,7 @@ Result<TextPattern> parse_pattern(const json::object& object) {
   return out;
 }
 
-// Parses each element of the array `name` with `parse` and gives the list to `make`.
+// Parses each element of the array `name` with `parse` and passes the list to `make`.
 template <typename T, typename Parse>
 Result<std::vector<std::unique_ptr<T>>> parse_parts(const json::object& object,
                                                     std::string_view name, Parse&& parse) {
@@ -102,7 +102,7 @@ Result<SplitBehavior> parse_behavior(const json::object& object) {
   return invalid_argument("'behavior': unknown value '{}'", name);
 }
 
-// Old files say add_prefix_space instead of prepend_scheme.
+// Older files have add_prefix_space instead of prepend_scheme.
 Result<PrependScheme> parse_prepend_scheme(const json::object& object) {
   QUIRE_ASSIGN_OR_RETURN(const bool legacy, bool_field_or(object, "add_prefix_space", true));
   QUIRE_ASSIGN_OR_RETURN(const std::string name,
@@ -234,8 +234,8 @@ Result<TokenId> checked_id(const json::value& value) {
   return static_cast<TokenId>(*id);
 }
 
-// The special tokens of a template before, between and behind its sequences, of which it names at
-// most two.
+// A TemplateIds holds the special tokens of a template before, between and behind its sequences, of
+// which there are at most two.
 struct TemplateIds {
   std::vector<TokenId> around[3];
   int num_sequences = 0;
@@ -256,8 +256,8 @@ Result<std::vector<TokenId>> special_ids(const json::object& object, const json:
   return ids;
 }
 
-// [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A", "type_id": 0}}], with
-// "special_tokens": {"<s>": {"ids": [1]}} beside it in `object`.
+// Parses [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A", "type_id": 0}}]; `object` also
+// has "special_tokens": {"<s>": {"ids": [1]}}.
 Result<TemplateIds> read_template(const json::object& object, std::string_view field,
                                   int max_sequences) {
   QUIRE_ASSIGN_OR_RETURN(const json::array* items, array_field(object, field));
@@ -295,7 +295,7 @@ Status parse_template(const json::object& object, PostProcessor& out) {
   return Status();
 }
 
-// {"sep": ["</s>", 2], "cls": ["<s>", 0]}
+// Parses {"sep": ["</s>", 2], "cls": ["<s>", 0]}.
 Status parse_cls_sep(const json::object& object, bool is_bert, PostProcessor& out) {
   const auto id_of = [&](std::string_view name) -> Result<TokenId> {
     QUIRE_ASSIGN_OR_RETURN(const json::array* pair, array_field(object, name));
@@ -306,7 +306,7 @@ Status parse_cls_sep(const json::object& object, bool is_bert, PostProcessor& ou
   QUIRE_ASSIGN_OR_RETURN(const TokenId sep, id_of("sep"));
   out.prefix_ids.insert(out.prefix_ids.begin(), cls);
   out.suffix_ids.push_back(sep);
-  // RoBERTa has no types, and two separators between the texts.
+  // RoBERTa has no token types, and two separators between the texts.
   std::vector<TokenId> middle(is_bert ? 1 : 2, sep);
   out.pair = PairTemplate{{cls}, std::move(middle), {sep}, is_bert};
   return Status();
@@ -378,7 +378,7 @@ Status parse_decoder(const json::value& value, std::vector<DecoderStep>& steps) 
 Status parse_post_processor(const json::value& value, PostProcessor& out) {
   QUIRE_ASSIGN_OR_RETURN(const json::object* object, as_object(value, "post_processor"));
   QUIRE_ASSIGN_OR_RETURN(const std::string type, string_field(*object, "type"));
-  if (type == "ByteLevel") return Status();  // only moves offsets
+  if (type == "ByteLevel") return Status();  // it only changes offsets
   if (type == "TemplateProcessing") return parse_template(*object, out);
   if (type == "BertProcessing" || type == "RobertaProcessing")
     return parse_cls_sep(*object, type == "BertProcessing", out);
@@ -388,7 +388,7 @@ Status parse_post_processor(const json::value& value, PostProcessor& out) {
   for (const json::value& part : *parts) {
     const size_t num_before = out.prefix_ids.size() + out.suffix_ids.size();
     QUIRE_RETURN_IF_ERROR(parse_post_processor(part, out));
-    // The reference lets it work on each part of the template apart; no tokenizer has both.
+    // The reference applies it to each part of the template separately; no tokenizer has both.
     if (has_template && out.prefix_ids.size() + out.suffix_ids.size() != num_before) {
       return unimplemented("post_processor: tokens added after TemplateProcessing");
     }

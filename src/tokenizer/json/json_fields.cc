@@ -87,7 +87,7 @@ Result<const json::object*> as_object(const json::value& value, std::string_view
 }
 
 std::optional<int64_t> as_int(const json::value& value) {
-  // A number is held as uint64 only when it does not fit int64.
+  // A number is stored as uint64 only if it does not fit int64.
   if (value.is_int64()) return value.get_int64();
   return std::nullopt;
 }

@@ -15,7 +15,7 @@ namespace quire {
 // the byte offset.
 Result<boost::json::value> parse_json(std::string_view text, std::string_view what);
 
-// An absent field and null are the same to all of these.
+// These functions treat an absent field and null alike.
 const boost::json::value* find_field(const boost::json::object& object, std::string_view name);
 Result<std::string> string_field(const boost::json::object& object, std::string_view name);
 Result<std::string> string_field_or(const boost::json::object& object, std::string_view name,

@@ -29,7 +29,7 @@ Result<Vocab> parse_vocab(const json::object& model) {
 Result<std::optional<TokenId>> parse_unk_token(const json::object& model, const Vocab& vocab) {
   if (find_field(model, "unk_token") == nullptr) return std::optional<TokenId>();
   QUIRE_ASSIGN_OR_RETURN(const std::string piece, string_field(model, "unk_token"));
-  // A name that is no piece matters only when it is needed; then there is nothing to put.
+  // A name that is no piece is an error only when the piece is needed, so it is ignored here.
   return vocab.find(piece);
 }
 
@@ -38,7 +38,7 @@ struct PiecePair {
   std::string_view right;
 };
 
-// "left right" or ["left", "right"].
+// Parses "left right" or ["left", "right"].
 Result<PiecePair> parse_merge(const json::value& value) {
   if (value.is_array() && value.get_array().size() == 2 && value.get_array()[0].is_string() &&
       value.get_array()[1].is_string()) {
@@ -101,7 +101,7 @@ Result<ParsedModel> parse_bpe(const json::object& model, ModelInput& input) {
   return ParsedModel{std::move(bpe), true, unk_id};
 }
 
-// [["piece", score], ...]
+// Parses [["piece", score], …].
 Result<ParsedModel> parse_unigram(const json::object& model) {
   QUIRE_ASSIGN_OR_RETURN(const json::array* list, array_field(model, "vocab"));
   Vocab vocab;
@@ -153,7 +153,7 @@ Result<ParsedModel> parse_word_level(const json::object& model) {
   return ParsedModel{std::move(words), false, unk_id};
 }
 
-// Old files do not name the type; their fields tell.
+// Returns the type of an older file that does not name it, by its fields.
 std::string guess_type(const json::object& model) {
   if (find_field(model, "merges") != nullptr) return "BPE";
   if (const json::value* vocab = find_field(model, "vocab");

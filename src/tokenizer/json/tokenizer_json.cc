@@ -26,7 +26,7 @@ Status parse_added_tokens(const json::object& document, TokenizerParts& parts) {
     QUIRE_ASSIGN_OR_RETURN(token.special, bool_field_or(*object, "special", false));
     QUIRE_ASSIGN_OR_RETURN(token.normalized, bool_field_or(*object, "normalized", !token.special));
     if (token.content.empty()) continue;
-    // A piece of the model keeps the model's id.
+    // A token that is a piece of the model keeps the model's id.
     token.id = parts.model->vocab().find(token.content).value_or(static_cast<TokenId>(id));
     QUIRE_RETURN_IF_ERROR(parts.added_tokens.add(std::move(token)));
   }
@@ -65,7 +65,8 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
   }
   if (const json::value* value = find_field(document, "decoder")) {
     QUIRE_RETURN_IF_ERROR(parse_decoder(*value, parts.decoder_steps));
-    // A sequence of nothing joins the pieces; no decoder at all puts spaces between them.
+    // An empty sequence of decoders joins the pieces; without a decoder, spaces are put between
+    // them.
     if (parts.decoder_steps.empty()) {
       parts.decoder_steps.push_back({.kind = DecoderStep::Kind::kFuse});
     }
@@ -95,8 +96,8 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_json(std::string_view json_tex
     if (config.add_eos_token.value_or(false) && parts->eos_id) parts->suffix_ids = {*parts->eos_id};
     parts->pair = {parts->prefix_ids, {}, parts->suffix_ids};
   }
-  // The clean-up was made for WordPiece and corrupts byte-exact vocabularies; transformers leaves
-  // BPE alone, too.
+  // The clean-up was made for WordPiece and corrupts byte-exact vocabularies. transformers does not
+  // apply it to BPE either.
   if (config.clean_up_tokenization_spaces && !is_bpe) {
     if (parts->decoder_steps.empty()) {
       parts->decoder_steps.push_back({.kind = DecoderStep::Kind::kJoinWithSpace});

@@ -36,8 +36,8 @@ TEST(TokenizerJson, NamesUnknownComponents) {
             "tokenizer.json: model: unknown type 'Magic'");
 }
 
-// Japanese scripts count as one. What has no script stays with the word before it, and is dropped
-// where there is none. Every expectation is what tokenizers 0.23 does.
+// Japanese scripts count as one script. Characters without a script belong to the word before them
+// and are dropped if there is none. Every expectation is the result of tokenizers 0.23.
 TEST(TokenizerJson, UnicodeScriptsCutWhereTheScriptChanges) {
   const auto tokenizer = tokenizer_from_json(R"({
       "pre_tokenizer":{"type":"UnicodeScripts"},
@@ -57,7 +57,7 @@ std::string with_normalizers(const std::string& step, int count) {
   return json_with(R"(,"normalizer":{"type":"Sequence","normalizers":[)" + steps + "]}");
 }
 
-// 40 steps that each double a text would make 2^40 bytes of one.
+// 40 steps that each double a text would make 2^40 bytes out of one.
 TEST(TokenizerJson, RefusesNormalizersThatMultiplyATextWithoutBound) {
   const std::string doubling = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
   EXPECT_EQ(error_of(with_normalizers(doubling, 40)),
@@ -70,7 +70,7 @@ TEST(TokenizerJson, RefusesNormalizersThatMultiplyATextWithoutBound) {
   EXPECT_THAT(error_of(with_normalizers(empty, 40)), HasSubstr("times as long"));
   EXPECT_THAT(error_of(with_normalizers(R"({"type":"ByteLevel"})", 40)),
               HasSubstr("expected at most 2 ByteLevel steps"));
-  // Steps that leave the length as it is may be many.
+  // Any number of steps that do not lengthen a text is accepted.
   const std::string same = R"({"type":"Replace","pattern":{"Regex":" {2,}"},"content":" "})";
   EXPECT_EQ(error_of(with_normalizers(same, 40)), "(loaded)");
 }
@@ -82,7 +82,7 @@ TEST(TokenizerJson, RefusesAPrecompiledCharsmapOfHugeReplacements) {
   EXPECT_THAT(map.status().message(), HasSubstr("at most 1024 bytes, got 2000"));
 }
 
-// As tokenizers 0.23: a token that is looked for in normalized text decodes to that text.
+// As in tokenizers 0.23, a token that is looked for in normalized text decodes to that text.
 TEST(TokenizerJson, NormalizedAddedTokensDecodeNormalized) {
   const auto tokenizer = tokenizer_from_json(json_with(R"(,"normalizer":{"type":"Lowercase"},
       "added_tokens":[{"id":2,"content":"Hi There","normalized":true},
@@ -93,7 +93,7 @@ TEST(TokenizerJson, NormalizedAddedTokensDecodeNormalized) {
   EXPECT_EQ((*tokenizer)->token_to_piece(2), "hi there");
   EXPECT_EQ((*tokenizer)->piece_to_token("Hi There"), 2);
   EXPECT_THAT((*tokenizer)->encode("HI THERE"), ElementsAre(2));
-  // Ids that no token has, as a padded vocabulary leaves them, decode to nothing.
+  // Ids without a token, as in a padded vocabulary, decode to nothing.
   EXPECT_EQ((*tokenizer)->decode(std::vector<TokenId>{0, 4, 99999, 1}), "a b");
 }
 
@@ -103,8 +103,8 @@ std::vector<TokenId> ids_with_config(const std::string& fields, const std::strin
   return tokenizer.ok() ? (*tokenizer)->encode("b") : std::vector<TokenId>();
 }
 
-// hf_config.h has the rule. DeepSeek-Coder is a LlamaTokenizerFast whose tokenizer.json adds
-// nothing.
+// hf_config.h describes the rule. DeepSeek-Coder is a LlamaTokenizerFast whose tokenizer.json adds
+// no tokens.
 TEST(TokenizerJson, LlamaClassesHonourAddBosAndAddEos) {
   const std::string tokens = R"(,"bos_token":"<s>","eos_token":"</s>"})";
   const std::string added = R"(,"added_tokens":[{"id":2,"content":"<s>","special":true},
@@ -122,7 +122,7 @@ TEST(TokenizerJson, LlamaClassesHonourAddBosAndAddEos) {
   EXPECT_THAT(ids_with_config(added, config("LlamaTokenizer", "")), ElementsAre(1));
   EXPECT_THAT(ids_with_config(added, config("PreTrainedTokenizerFast", R"(,"add_bos_token":true)")),
               ElementsAre(1));
-  // A post-processor that adds tokens rules.
+  // The fields are ignored if a post-processor adds tokens.
   const std::string post = R"(,"post_processor":{"type":"TemplateProcessing",
       "single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],
       "pair":[],"special_tokens":{"</s>":{"id":"</s>","ids":[3],"tokens":["</s>"]}}})";
@@ -130,7 +130,8 @@ TEST(TokenizerJson, LlamaClassesHonourAddBosAndAddEos) {
               ElementsAre(1, 3));
 }
 
-// Metaspace "first" looks at the text as it was: after a strip nothing stands at its start.
+// Metaspace "first" looks at the original text: if its beginning was stripped, no word is at its
+// start.
 TEST(TokenizerJson, AStrippedStartGetsNoMetaspace) {
   const auto tokenizer = tokenizer_from_json(R"({
       "normalizer":{"type":"Sequence","normalizers":[{"type":"Lowercase"},
@@ -153,7 +154,7 @@ TEST(TokenizerJson, AnEmptyDecoderSequenceJoins) {
   EXPECT_EQ((*spacing)->decode(std::vector<TokenId>{0, 1, 1}), "a b b");
 }
 
-// An empty match parts what stands on its sides, and none counts right behind another match.
+// An empty match separates its neighbours, but not directly behind another match.
 TEST(TokenizerJson, SplitsAtEmptyMatches) {
   const auto tokenizer = tokenizer_from_json(R"({
       "pre_tokenizer":{"type":"Split","pattern":{"Regex":"x*"},"behavior":"Contiguous","invert":true},
@@ -162,7 +163,7 @@ TEST(TokenizerJson, SplitsAtEmptyMatches) {
   EXPECT_THAT((*tokenizer)->encode("abxxa"), ElementsAre(1, 2, 3, 1));
 }
 
-// "  " takes all spaces behind it; " " then finds nothing left for itself.
+// "  " takes all spaces behind it, so that " " finds none.
 TEST(TokenizerJson, AnAddedTokenIsNotFoundInsideWhatAnotherStripped) {
   const auto tokenizer = tokenizer_from_json(json_with(R"(,"added_tokens":[
       {"id":2,"content":"  ","rstrip":true,"normalized":false},
@@ -188,7 +189,7 @@ TEST(TokenizerJson, RefusesToAddTokensAroundATemplate) {
               HasSubstr("tokens added after TemplateProcessing"));
 }
 
-// What `tokenizers` gives for the same files, ids and type ids.
+// The expected ids and type ids are those of `tokenizers` for the same files.
 TEST(TokenizerJson, PairsAreJoinedAsThePostProcessorSays) {
   const auto pair_of = [](const std::string& post, int64_t max_tokens = 0) {
     const auto tokenizer = tokenizer_from_json(json_with(post));
@@ -215,7 +216,7 @@ TEST(TokenizerJson, PairsAreJoinedAsThePostProcessorSays) {
   EXPECT_THAT(whole.ids.front(), 7);
   EXPECT_EQ(whole.ids[2], 8);
   EXPECT_EQ(whole.first_type_1_token, 3);
-  // The longer text is cut first, the second one of equal ones.
+  // The longer text is cut first, and of equally long ones the second.
   EXPECT_THAT(pair_of(both, 4).ids, ElementsAre(7, 1, 8, 0));
   EXPECT_THAT(pair_of(both, 3).ids, ElementsAre(7, 1, 8));
   EXPECT_THAT(pair_of(both, 1).ids, ElementsAre(7, 8));

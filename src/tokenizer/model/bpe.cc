@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 constexpr uint64_t kNoPair = FlatMap64::kNone;
-// Words of at most this many symbols are merged by scanning; longer ones with a heap.
+// Words of at most this many symbols are merged by scanning, longer ones with a heap.
 constexpr size_t kMaxScannedSymbols = 48;
 // Trained pieces are far shorter. The limit keeps a hostile file from making the search for cuts
 // quadratic.
 constexpr size_t kMaxMergedBytes = 1024;
-// The symbol was merged into its left neighbour.
+// Marks a symbol that was merged into its left neighbour.
 constexpr TokenId kGone = std::numeric_limits<TokenId>::min();
 
 uint64_t pair_key(TokenId left, TokenId right) {
@@ -75,9 +75,9 @@ void BpeModel::index_bytes() {
   }
 }
 
-// Text without white-space splits is one long word. When no merge can cross from another character
-// into U+2581, each U+2581 after something else begins an independent word, and words can be
-// cached.
+// Text that is not split at white space is one long word. If no merge can join another character
+// with a following U+2581, each U+2581 behind another character begins an independent word, and
+// such words can be cached.
 void BpeModel::find_safe_boundary() {
   const bool never_unknown =
       options_.byte_fallback &&
@@ -129,7 +129,7 @@ void BpeModel::encode_uncached(std::string_view word, EncodeScratch& scratch,
     merge_long(scratch);
   }
   for (const TokenId id : scratch.ids) {
-    // Frozen symbols are stored as ~id while others merge.
+    // Symbols that must not merge are stored as ~id.
     if (id != kGone) out.push_back(id < 0 ? ~id : id);
   }
   scratch.cache.store(word, out.data() + before, out.size() - before);
@@ -189,8 +189,8 @@ void BpeModel::add_symbols(std::string_view word, std::vector<TokenId>& ids) con
       unk_pending = false;
       ids.push_back(*id);
     } else if (!add_byte_fallback(symbol, ids) && options_.unk_id) {
-      // The unknown token waits for the end of its run; byte pieces may overtake it, as in the
-      // reference.
+      // The unknown token waits for the end of its run. Byte pieces may be written before it, as in
+      // the reference.
       if (unk_pending && !options_.fuse_unk) ids.push_back(*options_.unk_id);
       unk_pending = true;
     }
@@ -230,8 +230,8 @@ void BpeModel::merge_short(EncodeScratch& s) const {
   }
 }
 
-// The heap holds rank << 32 | position; an entry is stale when the pair at its position has changed
-// its rank.
+// An element of the heap is rank << 32 | position. It is stale if the pair at its position has
+// another rank by now.
 void BpeModel::merge_long(EncodeScratch& s) const {
   const auto n = static_cast<int32_t>(s.ids.size());
   s.prev.resize(s.ids.size());

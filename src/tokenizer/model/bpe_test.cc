@@ -44,7 +44,8 @@ RandomBpe random_bpe(unsigned seed, int num_merges, BpeOptions options = {}) {
   return bpe;
 }
 
-// Encodes by the definition: applies the lowest-ranked merge, leftmost first, until none applies.
+// Encodes by the definition: applies the lowest-ranked merge, the leftmost first, until none
+// applies.
 std::vector<TokenId> encode_naively(const RandomBpe& bpe, std::string_view word) {
   std::vector<TokenId> ids;
   for (const char c : word) ids.push_back(*bpe.vocab.find(std::string(1, c)));

@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Bytes whose Latin-1 character is printable stand for themselves; the other 68 take U+0100 and on,
-// in order.
+// Returns whether the byte's Latin-1 character is printable. Such bytes stand for themselves; the
+// other 68 get the characters from U+0100 on, in order.
 bool is_own_char(unsigned byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }

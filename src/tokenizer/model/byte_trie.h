@@ -33,7 +33,7 @@ class ByteTrie {
   }
 
   struct Match {
-    size_t length = 0;  // 0: nothing matches
+    size_t length = 0;  // 0 if nothing matches
     uint32_t value = 0;
   };
   Match longest_prefix(std::string_view text) const {

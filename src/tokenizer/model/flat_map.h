@@ -20,7 +20,7 @@ class FlatMap64 {
     if (wanted > slots_.size()) rehash(wanted);
   }
 
-  // Replaces the value of a key that is there.
+  // Inserts a value, or replaces the value of a key that is present.
   void insert_or_assign(uint64_t key, uint64_t value) {
     reserve(size_ + 1);
     Slot& slot = slots_[find_slot(key)];
@@ -28,7 +28,7 @@ class FlatMap64 {
     slot = {key, value};
   }
 
-  // Returns kNone when the key is absent.
+  // Returns the value, or kNone if the key is absent.
   uint64_t find(uint64_t key) const {
     if (slots_.empty()) return kNone;
     const Slot& slot = slots_[find_slot(key)];

@@ -6,7 +6,7 @@
 namespace quire {
 
 Result<BpeModel::Merge> parse_merge_line(std::string_view line, uint32_t rank, const Vocab& vocab) {
-  // The first character may be a space that belongs to the left piece.
+  // The first character may be a space of the left piece, so it does not separate the two.
   const size_t space = line.find(' ', 1);
   if (space == line.npos || space + 1 == line.size()) {
     return invalid_argument("merge {}: expected \"left right\", got '{}'", rank, line);

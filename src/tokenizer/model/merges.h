@@ -11,10 +11,11 @@
 
 namespace quire {
 
-// Reads "left right"; their join must be a piece.
+// Parses "left right"; the concatenation of both must be a piece.
 Result<BpeModel::Merge> parse_merge_line(std::string_view line, uint32_t rank, const Vocab& vocab);
 
-// Reads one merge a line. A first line that starts with "#version" and empty lines are passed over.
+// Parses one merge per line. Empty lines, and a first line that starts with "#version", are
+// skipped.
 Result<std::vector<BpeModel::Merge>> parse_merge_lines(std::string_view text, const Vocab& vocab);
 
 }  // namespace quire

@@ -13,8 +13,8 @@
 
 namespace quire {
 
-// WordCache keeps recently met words and their ids in a fixed amount of memory. One thread at a
-// time uses it.
+// A WordCache stores recently encoded words and their ids in a fixed amount of memory. One thread
+// at a time uses it.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 23;
@@ -22,7 +22,7 @@ class WordCache {
 
   WordCache() : entries_(kNumEntries) {}
 
-  // Appends the ids of `word` when it is here.
+  // Appends the ids of `word` and returns true if the cache has it.
   bool find(std::string_view word, std::vector<TokenId>& out) const {
     if (word.size() > kMaxWordBytes) return false;
     const Entry& entry = entries_[slot(word)];
@@ -31,7 +31,7 @@ class WordCache {
     return true;
   }
 
-  // Remembers the ids, unless there are none or too many.
+  // Stores the ids, unless there are none or too many.
   void store(std::string_view word, const TokenId* ids, size_t num_ids);
 
  private:
@@ -39,16 +39,17 @@ class WordCache {
   struct Entry {
     std::array<char, kMaxWordBytes> bytes{};
     uint8_t num_bytes = 0;
-    uint8_t num_ids = 0;  // 0: free
+    uint8_t num_ids = 0;  // 0 if the entry is free
     std::array<TokenId, kMaxIds> ids{};
     std::string_view word() const { return {bytes.data(), num_bytes}; }
   };
   static size_t slot(std::string_view word);
 
-  std::vector<Entry> entries_;  // direct-mapped: a newcomer replaces whatever is there
+  std::vector<Entry> entries_;  // direct-mapped: a new word replaces the one in its entry
 };
 
-// EncodeScratch is work space that encoding reuses from word to word. One thread at a time uses it.
+// EncodeScratch is work memory that encoding reuses from word to word. One thread at a time uses
+// it.
 struct EncodeScratch {
   WordCache cache;
   // BPE keeps a doubly linked list of symbols in these arrays.
@@ -62,7 +63,7 @@ struct EncodeScratch {
   std::vector<int32_t> starts;
   std::vector<TokenId> best_ids;
   std::vector<int32_t> path;
-  // This counts the steps that merging has taken, which tests bound.
+  // The number of steps that merging has taken. Tests check that it stays bounded.
   uint64_t num_merge_steps = 0;
 };
 

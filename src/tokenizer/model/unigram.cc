@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// An unknown character scores this much below the worst piece.
+// The score of an unknown character is this much below that of the worst piece.
 constexpr double kUnkPenalty = 10.0;
 constexpr TokenId kUnknown = -1;
 
@@ -106,7 +106,7 @@ void UnigramModel::encode(std::string_view word, EncodeScratch& s,
 }
 
 void UnigramModel::add_unknown(std::string_view text, std::vector<TokenId>& out) const {
-  // The unknown token's own spelling may stand in a text.
+  // The spelling of the unknown token may occur in a text.
   if (options_.is_usable.empty()) {
     if (const auto id = vocab_.find(text)) return out.push_back(*id);
   }

@@ -16,17 +16,18 @@ namespace quire {
 struct UnigramOptions {
   std::optional<TokenId> unk_id{};
   bool byte_fallback = false;
-  // Scores are added in float, as SentencePiece does, so that near-ties fall alike.
+  // Scores are added in float, as in SentencePiece, so that near-ties give the same pieces.
   bool single_precision = false;
-  std::vector<TokenId> user_defined{};  // preferred over anything inside them
-  std::vector<bool> is_usable{};        // by id: may appear in a path; empty: all may
+  std::vector<TokenId> user_defined{};  // preferred over any pieces inside them
+  std::vector<bool> is_usable{};        // by id: whether a path may contain it; empty means all may
 };
 
-// Runs of unknown characters are fused. The time is linear in the word, times the longest piece.
+// Runs of unknown characters become one id. The time is linear in the length of the word times that
+// of the longest piece.
 class UnigramModel final : public Model {
  public:
-  // `scores` are log probabilities by id. make() fails when they do not fit the vocabulary or the
-  // unknown id is not in it.
+  // `scores` are log probabilities by id. Returns an error if they do not fit the vocabulary or if
+  // the unknown id is not in it.
   static Result<std::unique_ptr<UnigramModel>> make(Vocab vocab, std::vector<double> scores,
                                                     UnigramOptions options);
 

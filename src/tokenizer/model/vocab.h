@@ -14,14 +14,15 @@
 namespace quire {
 
 // Ids may have holes. Pieces are added while loading; afterwards many threads may look them up.
-// Views of pieces live as long as the vocabulary and survive its move; add() ends them.
+// Views of pieces live as long as the vocabulary and survive its move, but add() invalidates them.
 class Vocab {
  public:
-  // No published vocabulary comes near this size, which keeps a lying id from asking for gigabytes.
+  // No published vocabulary comes near this size. The bound keeps a wrong id from allocating
+  // gigabytes.
   static constexpr int64_t kMaxSize = int64_t{1} << 24;
 
-  // add() fails when the id is out of range or already taken by another piece. A piece that comes
-  // twice keeps its last id for find(); both ids give the piece.
+  // Returns an error if the id is out of range or already taken by another piece. If a piece is
+  // added twice, find() returns its last id; piece() returns it for both ids.
   Status add(std::string_view piece, int64_t id);
   void reserve(size_t count, size_t bytes);
 
@@ -30,7 +31,7 @@ class Vocab {
   bool contains(TokenId id) const {
     return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].size != kAbsent;
   }
-  // Returns an empty view for an id that is not there.
+  // Returns the piece, or an empty view for an id that is not in the vocabulary.
   std::string_view piece(TokenId id) const {
     if (!contains(id)) return {};
     return std::string_view(*bytes_).substr(spans_[id].begin, spans_[id].size);
@@ -49,7 +50,7 @@ class Vocab {
 
   std::unique_ptr<std::string> bytes_ = std::make_unique<std::string>();
   std::vector<Span> spans_;
-  std::vector<int32_t> slots_;  // -1: empty
+  std::vector<int32_t> slots_;  // -1 if empty
   size_t num_used_ = 0;
 };
 

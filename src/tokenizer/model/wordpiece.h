@@ -1,4 +1,4 @@
-// These models are WordPiece (BERT) and whole-word lookup.
+// These models are WordPiece (BERT) and the lookup of whole words.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ struct WordPieceOptions {
   int64_t max_input_chars_per_word = 100;
 };
 
-// The longest piece is taken first, from the left. A word that cannot be covered, or is too long,
-// is the unknown token.
+// WordPiece takes the longest piece first, from left to right. A word that pieces cannot cover, or
+// that is too long, becomes the unknown token.
 class WordPieceModel final : public Model {
  public:
   static Result<std::unique_ptr<WordPieceModel>> make(Vocab vocab, WordPieceOptions options);
@@ -35,7 +35,7 @@ class WordPieceModel final : public Model {
   ByteTrie continuing_;
 };
 
-// Each word is a piece or unknown.
+// WordLevel looks each word up as a whole: it is a piece or the unknown token.
 class WordLevelModel final : public Model {
  public:
   static Result<std::unique_ptr<WordLevelModel>> make(Vocab vocab, std::optional<TokenId> unk_id);

@@ -1,6 +1,6 @@
 // tokenizer.model is the serialized model of SentencePiece (BPE and unigram).
 //
-// Quire's own code reads it and not libsentencepiece, which trusts offsets inside the file. The
+// Quire reads it with its own code, because libsentencepiece trusts offsets inside the file. The
 // tests compare both.
 #pragma once
 
@@ -19,11 +19,11 @@ struct SentencePieceOptions {
   std::string_view file_name = "tokenizer.model";
 };
 
-// Around a text stands what the config's add_bos_token and add_eos_token say; without them BOS
-// where the model has one, else EOS. Control and unknown pieces are special tokens. Text after an
-// added token gets a leading space of its own only when the config says "legacy": true, or nothing of
-// it beside a spiece.model: T5's. The sentinels that the config's extra_ids count stand behind the
-// pieces, the first of them last.
+// Makes a tokenizer. It puts around a text what the config's add_bos_token and add_eos_token say;
+// without these fields, BOS if the model has one, else EOS. Control and unknown pieces are special
+// tokens. Text after an added token gets a leading space of its own only if the config says
+// "legacy": true, or if it does not mention "legacy" and the file is T5's spiece.model. The
+// sentinels that the config's extra_ids counts have the ids behind the pieces, in reverse order.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_sentencepiece(
     std::string_view model_bytes, const SentencePieceOptions& options = {});
 

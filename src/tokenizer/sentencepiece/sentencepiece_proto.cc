@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// WireReader reads the wire format of protocol buffers: a sequence of (field number, value).
+// WireReader reads the wire format of protocol buffers, a sequence of (field number, value).
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}

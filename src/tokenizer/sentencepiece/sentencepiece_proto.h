@@ -33,7 +33,7 @@ struct SentencePieceProto {
   bool escape_whitespaces = true;
 };
 
-// Anything that is not a well-formed model is an error of one line.
+// Returns an error of one line if the bytes are not a well-formed model.
 Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes);
 
 }  // namespace quire

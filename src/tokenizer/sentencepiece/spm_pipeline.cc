@@ -31,8 +31,8 @@ Result<std::unique_ptr<Normalizer>> make_normalizer(const SpmPipeline& spm, bool
   return make_sentencepiece_normalizer(std::move(options));
 }
 
-// The vocabulary has all pieces in id order. A repeated text gets no id, so that the first one
-// keeps the name.
+// Makes a vocabulary of all pieces in id order. A piece that occurs again gets no id, so that the
+// first one keeps its name.
 Result<Vocab> make_vocab(const std::vector<Piece>& pieces) {
   Vocab vocab;
   vocab.reserve(pieces.size(), pieces.size() * 8);

@@ -1,4 +1,4 @@
-// SpmPipeline is what SentencePiece files and GGUF "llama" and "t5" vocabularies have in common.
+// SpmPipeline holds what SentencePiece files and GGUF "llama" and "t5" vocabularies have in common.
 // This header is private to the tokenizer folder.
 #pragma once
 
@@ -19,13 +19,14 @@ struct SpmPipeline {
   bool remove_extra_whitespaces = false;
   bool escape_whitespaces = true;
   bool whitespace_as_suffix = false;
-  bool prefix_after_added_tokens = true;  // text after an added token gets a dummy prefix, too
-  bool user_defined_are_added = false;    // user-defined pieces cut the text like added tokens
-  std::string charsmap;                   // may be empty
+  // Whether text after an added token gets a dummy prefix, too.
+  bool prefix_after_added_tokens = true;
+  bool user_defined_are_added = false;  // user-defined pieces cut the text like added tokens
+  std::string charsmap;                 // may be empty
 };
 
-// Makes the normalizer, model, special tokens (control and unknown pieces) and decoder. Duplicate
-// pieces are allowed; the first one keeps the name.
+// Makes the normalizer, model, special tokens (control and unknown pieces) and decoder. Pieces may
+// occur twice; find() then returns the first one's id.
 Result<TokenizerParts> make_spm_parts(SpmPipeline spm);
 
 }  // namespace quire

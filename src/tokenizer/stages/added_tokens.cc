@@ -120,7 +120,7 @@ void AddedTokens::split(std::string_view text, Pass pass, bool match_special,
     if (token.lstrip) begin = skip_space_back(text, begin, done);
     if (token.rstrip) end = skip_space(text, end);
     if (begin > done) segments.push_back({text.substr(done, begin - done), -1});
-    // Nothing is left of a token whose text a stripping token before it took, as in the reference.
+    // As in the reference, a token is dropped if a stripping token before it took all of its text.
     if (begin < end) segments.push_back({{}, token.id});
     done = end;
   }

@@ -1,4 +1,4 @@
-// AddedTokens are tokens beside a model's vocabulary; this finds where they stand in a text.
+// AddedTokens holds the tokens beside a model's vocabulary and finds them in a text.
 #pragma once
 
 #include <string>
@@ -16,18 +16,19 @@ namespace quire {
 struct AddedToken {
   TokenId id = 0;
   std::string content{};
-  bool single_word = false;  // found only where no word character touches it
+  bool single_word = false;  // found only if no word character touches it
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it
   bool normalized = false;   // looked for in normalized text
-  bool special = false;      // left out by skip_special_tokens
-  std::string piece{};  // what it decodes to: its normalized text if that is what is looked for
+  bool special = false;      // left out of decoded text by skip_special_tokens
+  std::string piece{};       // the text it decodes to; its normalized text if `normalized` is set
 };
 
 // The tokens are filled in while loading, and are then immutable and thread-safe.
 class AddedTokens {
  public:
-  // A token of the same content is replaced. An id out of range is an error.
+  // Adds a token or replaces the one with the same content. Returns an error for an id out of
+  // range.
   Status add(AddedToken token);
   // Builds the matchers; `normalizer` may be null.
   void freeze(const Normalizer* normalizer);
@@ -43,8 +44,8 @@ class AddedTokens {
     TokenId id = -1;  // -1: plain text
   };
   enum class Pass { kRaw, kNormalized };
-  // Cuts `text` at the added tokens that are looked for in this pass, leftmost and longest first,
-  // and appends to `segments`. Without `match_special` special tokens are plain text.
+  // Cuts `text` at the added tokens that this pass looks for, leftmost and longest first, and
+  // appends the segments to `segments`. If `match_special` is false, special tokens are plain text.
   void split(std::string_view text, Pass pass, bool match_special,
              std::vector<Segment>& segments) const;
   bool has(Pass pass) const { return !trie(pass).empty(); }

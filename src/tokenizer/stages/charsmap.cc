@@ -9,9 +9,9 @@ namespace {
 
 constexpr size_t kMaxReplacementBytes = 1024;
 
-// A double-array unit (Darts-clone) has this layout: bit 31 marks a value, bits 10.. hold the
-// offset (shifted by 8 more when bit 9 is set), bit 8 says that a value hangs below, and the low
-// byte is the label.
+// A unit of the double array (Darts-clone) has this layout: bit 31 marks a value, bits 10 and up
+// hold the offset (shifted by 8 more if bit 9 is set), bit 8 says that the node has a value, and
+// the low byte is the label.
 uint32_t unit_offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 uint32_t unit_label(uint32_t unit) { return unit & ((1u << 31) | 0xFF); }
 bool unit_has_leaf(uint32_t unit) { return ((unit >> 8) & 1) == 1; }

@@ -15,9 +15,9 @@ namespace quire {
 // Every index is checked, because the trie comes from a file. A map is immutable and thread-safe.
 class Charsmap {
  public:
-  // `blob` is the trie's size in bytes (uint32, little-endian), its 32-bit units, then
-  // zero-terminated strings. A string of more than 1024 bytes is refused, because it could stand
-  // for each byte of a text.
+  // Parses a map: the trie's size in bytes (uint32, little-endian), its 32-bit units, then
+  // zero-terminated strings. A string of more than 1024 bytes is refused, because every byte of a
+  // text could be replaced by it.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
@@ -28,7 +28,7 @@ class Charsmap {
   std::optional<Match> longest_prefix(std::string_view text) const { return prefix(text, false); }
   std::optional<Match> shortest_prefix(std::string_view text) const { return prefix(text, true); }
 
-  // Returns the length of the longest string that a key can be replaced by.
+  // Returns the length of the longest replacement.
   size_t max_replacement_bytes() const { return max_replacement_bytes_; }
 
  private:

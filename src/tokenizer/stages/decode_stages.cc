@@ -25,7 +25,7 @@ std::string without_chars_at_ends(std::string_view token, std::string_view c, in
 class ByteLevelStage final : public Stage {
  public:
   void push(std::string_view token, const TokenSink& sink) override {
-    // A token with a character outside the alphabet stands for itself.
+    // A token with a character outside the alphabet is written as it is.
     const auto bytes = byte_level_decode(token);
     held_ += bytes ? std::string_view(*bytes) : token;
     const size_t incomplete = incomplete_utf8_suffix(held_);
@@ -74,7 +74,7 @@ class WordPieceStage final : public Stage {
   bool is_first_ = true;
 };
 
-// Runs of <0xXX> pieces become the characters that their bytes spell.
+// ByteFallbackStage turns runs of <0xXX> pieces into the characters that their bytes spell.
 class ByteFallbackStage final : public Stage {
  public:
   explicit ByteFallbackStage(DecodeStream::Mode mode) : mode_(mode) {}
@@ -126,8 +126,8 @@ class StripStage final : public Stage {
   const DecoderStep& step_;
 };
 
-// FusedStripStage strips the ends of one token that arrives in chunks: the start as it comes, the
-// end by holding back as many characters as may have to go.
+// FusedStripStage strips both ends of one token that arrives in chunks: the start as it arrives,
+// the end by holding back as many characters as may have to be removed.
 class FusedStripStage final : public Stage {
  public:
   explicit FusedStripStage(const DecoderStep& step) : step_(step), left_(step.start) {}
@@ -160,7 +160,7 @@ class FusedStripStage final : public Stage {
  private:
   const DecoderStep& step_;
   int64_t left_;
-  std::string held_;  // only strippable characters; dropped at the end
+  std::string held_;  // characters that may have to be stripped at the end
 };
 
 class ReplaceStage final : public Stage {
@@ -174,8 +174,8 @@ class ReplaceStage final : public Stage {
   const DecoderStep& step_;
 };
 
-// The end-of-word suffix becomes a space, except on the last token, where it becomes nothing; so
-// one token waits.
+// BpeStage turns the end-of-word suffix into a space, and removes it from the last token. So it
+// holds one token back.
 class BpeStage final : public Stage {
  public:
   explicit BpeStage(const DecoderStep& step) : step_(step) {}
@@ -245,8 +245,8 @@ class CleanUpStage final : public Stage {
 
  private:
   // Every replacement begins with a space, and even several in succession touch at most 8 bytes,
-  // all of them among the characters below. So text is certain up to the last other
-  // character, and all of it when no space or apostrophe is near the end.
+  // all of them among the characters below. So the text is certain up to the last other character,
+  // and all of it if its end contains no space or apostrophe.
   size_t safe_cut() const {
     constexpr size_t kReach = 8;
     const size_t last = held_.find_last_not_of(" '.?!,ntmsver");
@@ -258,7 +258,8 @@ class CleanUpStage final : public Stage {
   std::string held_;
 };
 
-// WholeTokenStage waits for the end, because its step wants the whole token behind one that fuses.
+// WholeTokenStage waits for the end, because its step needs the whole token behind a stage that
+// fuses.
 class WholeTokenStage final : public Stage {
  public:
   explicit WholeTokenStage(std::unique_ptr<Stage> stage) : stage_(std::move(stage)) {}

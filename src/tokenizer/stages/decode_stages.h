@@ -24,7 +24,7 @@ class TokenSink {
   std::string& out_;
 };
 
-// A stage takes tokens, or the chunks of the only token when what comes before it fuses.
+// A stage takes one token at a time, or, behind a stage that fuses, the chunks of the only token.
 class DecodeStream::Stage {
  public:
   virtual ~Stage() = default;
@@ -32,8 +32,8 @@ class DecodeStream::Stage {
   virtual void finish(const TokenSink&) {}
 };
 
-// Returns the stage for `step`. `fused` says that its input is one token in chunks, and is set to
-// whether its output is.
+// Returns the stage for `step`. `fused` says whether its input is one token in chunks; the call
+// sets it to whether the stage's output is.
 std::unique_ptr<DecodeStream::Stage> make_decode_stage(const DecoderStep& step,
                                                        DecodeStream::Mode mode, bool& fused);
 

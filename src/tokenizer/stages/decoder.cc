@@ -40,7 +40,7 @@ std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
         fused = true;
         break;
       case Kind::kStrip:
-        // On a fused text the step touches the ends only.
+        // On fused text the step applies to the ends only.
         for (int64_t i = 0; !fused && i < step.start && text.starts_with(step.text); ++i) {
           text.erase(0, step.text.size());
         }

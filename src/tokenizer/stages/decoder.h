@@ -1,6 +1,6 @@
 // A decoder turns pieces back into text, one token at a time.
 //
-// It is a list of steps, each of which rewrites a stream of tokens; some end in one single
+// It is a list of steps, each of which rewrites a stream of tokens; some steps output a single
 // ("fused") token that arrives in chunks. Whole-text decoding and streaming run the same steps, so
 // they cannot disagree.
 #pragma once
@@ -17,16 +17,16 @@ namespace quire {
 struct DecoderStep {
   enum class Kind {
     kByteLevel,
-    kMetaspace,  // text: the replacement; flag: the first token loses it
-    kWordPiece,  // text: the prefix inside words; flag: clean up
+    kMetaspace,  // text: the replacement; flag: whether the first token loses it
+    kWordPiece,  // text: the prefix inside words; flag: whether to clean up
     kByteFallback,
     kFuse,
-    kStrip,          // text: one character; start, stop: how many at most
-    kReplace,        // pattern, text: the content
+    kStrip,          // text: one character; start, stop: how many are removed at most
+    kReplace,        // replaces pattern by text
     kBpe,            // text: the end-of-word suffix
-    kCtc,            // text: the pad token; delimiter; flag: clean up
-    kJoinWithSpace,  // what happens without a decoder
-    kCleanUp,        // clean_up_tokenization_spaces over the whole text
+    kCtc,            // text: the pad token; delimiter: between words; flag: whether to clean up
+    kJoinWithSpace,  // the step of a tokenizer without a decoder
+    kCleanUp,        // clean_up_tokenization_spaces on the whole text
   };
   Kind kind = Kind::kFuse;
   std::string text{};
@@ -43,7 +43,7 @@ class TextDecoder {
   // Without `steps` tokens are joined by spaces.
   explicit TextDecoder(std::vector<DecoderStep> steps);
 
-  // Returns the bytes that `piece` adds when it stands in mid-text.
+  // Returns the bytes that `piece` adds in the middle of a text.
   std::string mid_text_bytes(std::string_view piece) const;
 
   // Appends a step after all others.
@@ -58,18 +58,18 @@ class TextDecoder {
 class DecodeStream {
  public:
   enum class Mode {
-    kWhole,      // a run of byte pieces that is not UTF-8 becomes U+FFFD per byte, all of it
-    kStreaming,  // complete characters leave such a run as they come
+    kWhole,      // a run of byte pieces that is not UTF-8 becomes one U+FFFD per byte
+    kStreaming,  // complete characters leave such a run as they arrive
   };
   DecodeStream(const TextDecoder& decoder, Mode mode);
   ~DecodeStream();
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;
 
-  // Appends to `out` the text that is certain after one more token. It is valid UTF-8 and never a
-  // part of a character.
+  // Appends to `out` the text that became certain with this token. It is valid UTF-8 and never ends
+  // inside a character.
   void push(std::string_view piece, std::string& out);
-  // Appends what was held back. The stream is used up.
+  // Appends the text that was held back. The stream must not be used afterwards.
   void finish(std::string& out);
 
   class Stage;
@@ -78,7 +78,7 @@ class DecodeStream {
   std::vector<std::unique_ptr<Stage>> stages_;
 };
 
-// Does the clean-up of transformers: " ." becomes "." and so on.
+// Does the same clean-up as transformers: " ." becomes "." and so on.
 std::string clean_up_spaces(std::string_view text);
 
 }  // namespace quire

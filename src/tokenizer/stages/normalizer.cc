@@ -123,7 +123,7 @@ class ReplaceNormalizer final : public Normalizer {
   std::string normalize(std::string text) const override {
     return replace_matches(text, pattern_, content_);
   }
-  // An empty match adds the content and keeps the character behind it.
+  // A match of the empty string adds the content and keeps the character behind it.
   double max_growth() const override {
     const auto size = static_cast<double>(content_.size());
     const size_t shortest =
@@ -148,8 +148,8 @@ class PrependNormalizer final : public Normalizer {
   std::string prefix_;
 };
 
-// PrecompiledNormalizer works on grapheme clusters: a short cluster is looked up whole, any other
-// character by character. The shortest key wins.
+// PrecompiledNormalizer works on grapheme clusters: it looks up a short cluster as a whole, and any
+// other character by character. The shortest key wins.
 class PrecompiledNormalizer final : public Normalizer {
  public:
   explicit PrecompiledNormalizer(Charsmap map) : map_(std::move(map)) {}
@@ -244,8 +244,8 @@ class BertNormalizer final : public Normalizer {
   BertNormalizerOptions options_;
 };
 
-// NmtNormalizer is the clean-up of the Moses/NMT tool chain: it takes controls away, and odd spaces
-// become a plain one.
+// NmtNormalizer is the clean-up of the Moses/NMT tools: it removes control characters and turns
+// unusual spaces into plain ones.
 class NmtNormalizer final : public Normalizer {
  public:
   std::string normalize(std::string text) const override {
@@ -267,8 +267,9 @@ class ByteLevelNormalizer final : public Normalizer {
   double max_growth() const override { return 2; }
 };
 
-// A text may grow by replacing to this size; what would go beyond stays as it is. Real files stay
-// far below. Without a limit a few rules of a hostile file could each multiply the text.
+// Returns the size up to which replacing may lengthen a text; further matches stay as they are.
+// Texts of real files stay far below. Without a limit, each of a few rules of a hostile file could
+// multiply the text.
 size_t growth_limit(size_t size) {
   constexpr size_t kSlack = size_t{64} << 10;
   constexpr size_t kMost = size_t{32} << 20;
@@ -309,7 +310,7 @@ std::string replace_matches(std::string_view text, const TextPattern& pattern,
     out += text.substr(begin, match->begin - begin);
     out += content;
     begin = match->end;
-    // After an empty match the search goes on behind the next character, which stays.
+    // After an empty match, the search continues behind the next character, which is kept.
     from = match->end > match->begin  ? match->end
            : match->end < text.size() ? match->end + decode_utf8(text.substr(match->end)).size
                                       : text.size() + 1;

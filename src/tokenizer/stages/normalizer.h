@@ -19,21 +19,21 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual std::string normalize(std::string text) const = 0;
-  // Returns whether the beginning of `text` is stripped off: what remains then does not stand at
-  // the start of a text (which "first" of Metaspace looks at).
+  // Returns whether normalizing strips the beginning of `text`. What remains then does not count as
+  // the start of a text, which the "first" scheme of Metaspace looks at.
   virtual bool strips_start(std::string_view) const { return false; }
-  // Returns whether strips_start() can be true at all.
+  // Returns whether strips_start() can return true for any text.
   virtual bool may_strip_start() const { return false; }
-  // Returns how many times as long a text can become, by what the file says. A fixed prefix and the
-  // maps of Unicode, which do not grow with repetition, count as 1.
+  // Returns by which factor a text may grow at most, according to the file. A fixed prefix and
+  // Unicode's maps, which do not grow with repetition, count as 1.
   virtual double max_growth() const { return 1; }
 };
 
-// A file whose normalizer may lengthen a text by more is refused: 40 steps that each double it
-// would keep a thread busy for ever. Published ones stay below 100.
+// A file whose normalizer may lengthen a text by more than this is refused: 40 steps that each
+// double the text would keep a thread busy for ever. The growth of published files stays below 100.
 inline constexpr double kMaxNormalizerGrowth = 1024;
 
-// Replace and Split look for a literal or a regular expression.
+// A TextPattern is the literal or regular expression that Replace and Split look for.
 struct TextPattern {
   std::string literal{};  // used when there is no regex
   std::optional<Regex> regex{};

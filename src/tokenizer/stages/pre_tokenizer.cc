@@ -19,7 +19,7 @@ struct Part {
 
 bool is_punctuation(char32_t, uint16_t bits) { return (bits & kPunctuation) != 0; }
 
-// Joins parts as `behavior` says and appends the words. Empty ones are dropped.
+// Joins parts as `behavior` says and appends the words. Empty words are dropped.
 void append_words(const std::vector<Part>& parts, SplitBehavior behavior,
                   std::vector<std::string_view>& words) {
   const auto joined = [](std::string_view a, std::string_view b) {
@@ -71,7 +71,7 @@ void append_words(const std::vector<Part>& parts, SplitBehavior behavior,
               words.end());
 }
 
-// Runs find_parts(word, parts) on every word and joins the parts.
+// Calls find_parts(word, parts) for every word and joins the parts.
 template <typename FindParts>
 void split_words(SplitList& list, SplitBehavior behavior, FindParts&& find_parts) {
   std::vector<std::string_view> words;
@@ -82,14 +82,14 @@ void split_words(SplitList& list, SplitBehavior behavior, FindParts&& find_parts
     find_parts(word, parts);
     const size_t before = list.words.size();
     append_words(parts, behavior, list.words);
-    // A first word that lost its beginning no longer stands at the start.
+    // A first word whose beginning was removed does not stand at the start of the text.
     if (word.data() == words.front().data() && list.at_text_start && before == 0) {
       list.at_text_start = !list.words.empty() && list.words.front().data() == word.data();
     }
   }
 }
 
-// The matches are the single characters that satisfy a predicate.
+// Finds parts whose matches are the single characters that satisfy a predicate.
 template <typename IsMatch>
 void char_parts(std::string_view word, std::vector<Part>& parts, IsMatch&& is_match) {
   size_t begin = 0;
@@ -165,7 +165,7 @@ class MetaspacePreTokenizer final : public PreTokenizer {
     std::vector<std::string_view> words;
     words.swap(list.words);
     for (std::string_view word : words) {
-      // Each replacement begins a word.
+      // Each replacement character begins a word.
       while (!word.empty()) {
         const size_t skip = word.starts_with(replacement_) ? replacement_.size() : 0;
         const size_t end = std::min(word.find(replacement_, skip), word.size());
@@ -181,8 +181,8 @@ class MetaspacePreTokenizer final : public PreTokenizer {
   bool split_;
 };
 
-// The pattern is \s+$. The general matcher would start anew at every space of a long run; this is
-// linear.
+// Finds parts by the pattern \s+$ in linear time. The general matcher would start again at every
+// space of a long run.
 void trailing_space_parts(std::string_view word, std::vector<Part>& parts) {
   size_t begin = 0;
   for (size_t i = 0; i < word.size();) {
@@ -211,7 +211,7 @@ class SplitPreTokenizer final : public PreTokenizer {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {
     if (!pattern_.regex) return;
     is_trailing_space_ = pattern_.regex->pattern() == R"(\s+$)";
-    // The words tile the text: isolated matches, or all that lies between no matches.
+    // In these modes the words cover the text: isolated matches, or everything between matches.
     const bool keeps_matches =
         (behavior == SplitBehavior::kIsolated) || (behavior == SplitBehavior::kRemoved && invert);
     if (keeps_matches) scanner_ = WordScanner::for_pattern(pattern_.regex->pattern());
@@ -236,7 +236,7 @@ class SplitPreTokenizer final : public PreTokenizer {
   }
 
  private:
-  // An empty match parts its neighbours, except right behind another match.
+  // An empty match separates its neighbours, except directly behind another match.
   static void regex_parts(RegexMatcher& matcher, std::string_view word, std::vector<Part>& parts) {
     size_t begin = 0;
     std::optional<size_t> last_end;
@@ -278,7 +278,7 @@ class SplitPreTokenizer final : public PreTokenizer {
   std::optional<WordScanner> scanner_;
 };
 
-// CharPreTokenizer splits at characters of one kind.
+// CharPreTokenizer splits at the characters of one kind.
 class CharPreTokenizer final : public PreTokenizer {
  public:
   using IsMatch = std::function<bool(char32_t, uint16_t)>;
@@ -296,7 +296,7 @@ class CharPreTokenizer final : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
-// The pattern is \w+|[^\w\s]+: runs of word characters and runs of neither.
+// WhitespacePreTokenizer splits by \w+|[^\w\s]+: runs of word characters and runs of others.
 class WhitespacePreTokenizer final : public PreTokenizer {
  public:
   void split(SplitList& list) const override {
@@ -328,8 +328,8 @@ class WhitespacePreTokenizer final : public PreTokenizer {
   }
 };
 
-// Cuts where the script changes. Characters without a script belong to the word before them; the
-// reference drops those that stand before the first word.
+// UnicodeScriptsPreTokenizer cuts where the script changes. Characters without a script belong to
+// the word before them. The reference drops those that precede the first word.
 class UnicodeScriptsPreTokenizer final : public PreTokenizer {
  public:
   void split(SplitList& list) const override {

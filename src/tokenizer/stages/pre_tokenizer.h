@@ -1,4 +1,4 @@
-// A pre-tokenizer says where a text is cut before the model sees it.
+// A PreTokenizer cuts a text into words before the model sees it.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace quire {
 
-// A SplitList has the pieces of one text, in order, none empty. Views point into the text or into
+// A SplitList holds the words of one text, in order, none empty. Views point into the text or into
 // `owned`.
 struct SplitList {
   std::vector<std::string_view> words;
-  bool at_text_start = false;     // the first word begins where the whole input does
+  bool at_text_start = false;     // whether the first word begins where the whole input does
   std::deque<std::string> owned;  // rewritten words; a deque so that views stay valid
 };
 
@@ -34,8 +34,8 @@ enum class PrependScheme { kAlways, kFirst, kNever };
 struct ByteLevelOptions {
   bool add_prefix_space = true;
   bool use_regex = true;
-  // When true, each byte is written as its character of the byte alphabet; false leaves raw bytes
-  // to a model that reads them.
+  // If true, each byte is written as its character of the byte alphabet; if false, the words are
+  // raw bytes, for a model that reads them.
   bool map_bytes = true;
 };
 
@@ -44,7 +44,7 @@ std::unique_ptr<PreTokenizer> make_sequence_pre_tokenizer(
 std::unique_ptr<PreTokenizer> make_byte_level_pre_tokenizer(ByteLevelOptions options);
 std::unique_ptr<PreTokenizer> make_metaspace_pre_tokenizer(std::string replacement,
                                                            PrependScheme scheme, bool split);
-// Known patterns run on a hand-written scanner.
+// Splits at a pattern; published patterns run on a hand-written scanner.
 std::unique_ptr<PreTokenizer> make_split_pre_tokenizer(TextPattern pattern, SplitBehavior behavior,
                                                        bool invert);
 std::unique_ptr<PreTokenizer> make_whitespace_pre_tokenizer();        // \w+|[^\w\s]+

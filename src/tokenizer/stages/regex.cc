@@ -16,16 +16,16 @@ constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kMaxPatternBytes = 64 * 1024;
 
-// This is White_Space, written out because PCRE2's \s also takes U+180E.
+// The characters of White_Space, because PCRE2's \s also matches U+180E.
 constexpr std::string_view kSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-// These circled and squared Latin letters are covered by \w.
+// Circled and squared Latin letters, which \w matches, too.
 constexpr std::string_view kLetterSymbolItems =
     R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
 
-// Writes ranges as items of a class. Each has both ends, so that a hyphen behind it is a hyphen;
-// PCRE2 refuses surrogates as ends.
+// Writes ranges as items of a class. Each is written with both ends, so that a hyphen behind it is
+// a literal; PCRE2 refuses surrogates as ends.
 void append_ranges(std::string& out, const std::vector<CodePointRange>& ranges) {
   const auto is_surrogate = [](char32_t c) { return c >= 0xD800 && c <= 0xDFFF; };
   for (const CodePointRange& range : ranges) {
@@ -35,16 +35,16 @@ void append_ranges(std::string& out, const std::vector<CodePointRange>& ranges) 
   }
 }
 
-// Whether a category has only gained characters since PCRE2's tables were made. What is not
-// assigned shrinks, and U+1171E went from Mn to Mc.
+// Returns whether a category has only gained characters since PCRE2's tables were made. The
+// category of unassigned characters has lost some, and U+1171E moved from Mn to Mc.
 bool only_grew(std::string_view category) {
   return category[0] != 'C' && category[0] != 'c' && category != "Mn";
 }
 
-// Returns the items of a class that has a property's characters; empty for an unknown property.
-// PCRE2's own tables are older. A category that has only grown is PCRE2's joined by the characters
-// that came later, which is faster than listing all. Other categories and scripts are listed, since
-// PCRE2's \p{Han} means Script_Extensions.
+// Returns the items of a class with a property's characters; empty for an unknown property. PCRE2's
+// own tables are older. A category that has only grown is written as PCRE2's category and the newer
+// characters, which is faster than a list of all. Other categories are listed, and so are scripts,
+// because PCRE2's \p{Han} means Script_Extensions.
 std::string property_items(std::string_view name) {
   std::string out;
   const auto newer = newer_category_ranges(name);
@@ -57,7 +57,7 @@ std::string property_items(std::string_view name) {
   return out;
 }
 
-// Returns what \w covers in a class.
+// Returns what \w matches inside a class.
 const std::string& class_word_items() {
   static const std::string items = property_items("L") + property_items("M") +
                                    property_items("Nd") + property_items("Nl") +
@@ -65,14 +65,14 @@ const std::string& class_word_items() {
   return items;
 }
 
-// Returns what \w covers outside of classes, where Oniguruma also counts the superscripts and
-// fractions of Latin-1, but not those elsewhere.
+// Returns what \w matches outside of classes, where Oniguruma also includes the superscripts and
+// fractions of Latin-1, but not others.
 const std::string& word_items() {
   static const std::string items = class_word_items() + R"(\xb2\xb3\xb9\xbc-\xbe)";
   return items;
 }
 
-// Walks a pattern once and rewrites what the two dialects read differently.
+// Translator reads a pattern once and rewrites what the two dialects read differently.
 class Translator {
  public:
   explicit Translator(std::string_view in) : in_(in) {}
@@ -135,8 +135,9 @@ class Translator {
     return Status();
   }
 
-  // A class inside a class adds its items to it, and leaving out its brackets says the same. What
-  // would read as a range across the bracket is refused, and so is a complement.
+  // Reads the start of a class inside a class. It adds its items to the outer class, so its
+  // brackets are left out. An item that would become a range across the bracket is refused, and so
+  // is a complement.
   Status open_inner_class() {
     ++pos_;
     if (out_.ends_with('-') || looking_at("^") || looking_at("]")) return refuse_inner_class();
@@ -153,7 +154,7 @@ class Translator {
     return unimplemented("regex: such a class inside a class is not supported in '{}'", in_);
   }
 
-  // (?m) means dot-all in Ruby; multi-line anchors are always on there.
+  // Translates (?m), which means dot-all in Ruby; multi-line anchors are always on there.
   Status group_options() {
     out_ += "(?";
     pos_ += 2;
@@ -232,7 +233,7 @@ class Translator {
     }
   }
 
-  // Reads \p{Name}, \p{^Name} or \pL, behind the p.
+  // Translates \p{Name}, \p{^Name} or \pL, from behind the p.
   Status property(bool negated) {
     std::string_view name = in_.substr(pos_, 1);
     if (name == "{") {
@@ -252,7 +253,7 @@ class Translator {
       class_items(items, false);
     } else {
       out_ += fmt::format("\\p{{{}}}",
-                          name);  // PCRE2 knows the name or refuses it
+                          name);  // PCRE2 accepts the name or refuses it
     }
     return Status();
   }
@@ -269,7 +270,7 @@ class Translator {
     return Status();
   }
 
-  // PCRE2's own \b goes by a narrower \w.
+  // Writes a word boundary without \b, because PCRE2's \b uses a narrower \w.
   void word_boundary(bool wanted) {
     out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", word_items(),
                         wanted ? "!" : "=", wanted ? "=" : "!");
@@ -330,7 +331,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
     pcre2_get_error_message(error, message, sizeof(message));
     return invalid_argument("regex '{}': {}", pattern, reinterpret_cast<const char*>(message));
   }
-  // Without JIT the interpreter serves, more slowly.
+  // If JIT is not available, the slower interpreter is used.
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
   Regex regex;
   regex.code_ = std::move(code);
@@ -365,7 +366,7 @@ std::optional<RegexMatcher::Match> RegexMatcher::find(std::string_view text, siz
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);
   if (rc < 0) return std::nullopt;
   const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace_->data);
-  // \K in a look-ahead can put the start behind the end, which is no usable match.
+  // With \K in a look-ahead the start can be behind the end; such a match cannot be used.
   if (ovector[0] > ovector[1] || ovector[0] < from) return std::nullopt;
   return Match{ovector[0], ovector[1]};
 }

@@ -1,4 +1,4 @@
-// Tokenizer files have regular expressions that are written for Oniguruma (Ruby syntax); they are
+// The regular expressions in tokenizer files are written for Oniguruma (Ruby syntax). They are
 // translated to PCRE2.
 #pragma once
 
@@ -13,16 +13,16 @@
 namespace quire {
 
 // Translates Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes
-// with Unicode's meaning, \h as a hex digit, \uXXXX, (?m) as dot-all. It fails for constructs that
-// have no counterpart.
+// with Unicode's meaning, \h as a hex digit, \uXXXX, (?m) as dot-all. Returns an error for
+// constructs that PCRE2 has no counterpart for.
 Result<std::string> translate_regex(std::string_view pattern);
 
-// A Regex is a compiled pattern, which its copies share. It is thread-safe.
+// A Regex is a compiled pattern, shared by its copies. It is thread-safe.
 class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);
   const std::string& pattern() const;
-  // No match has fewer characters.
+  // Returns the smallest number of characters that a match can have.
   size_t min_match_chars() const;
 
  private:
@@ -31,8 +31,8 @@ class Regex {
   std::shared_ptr<const Code> code_;  // shared: copies of a component use one compiled program
 };
 
-// Finds matches of one pattern, with its own work space. One thread uses it; it is cheap to make
-// for each call.
+// A RegexMatcher finds matches of one pattern, with its own work memory. One thread uses it; it is
+// cheap to make one for each call.
 class RegexMatcher {
  public:
   struct Match {
@@ -44,9 +44,8 @@ class RegexMatcher {
   RegexMatcher(const RegexMatcher&) = delete;
   RegexMatcher& operator=(const RegexMatcher&) = delete;
 
-  // Returns the first match that starts at byte `from` or later. `text` must be valid UTF-8 and
-  // `from` a character's start. A pattern that needs more than the step limit counts as not
-  // matching.
+  // Returns the first match that starts at byte `from` or later. `text` must be valid UTF-8, and
+  // `from` the start of a character. A search that exceeds the step limit finds nothing.
   std::optional<Match> find(std::string_view text, size_t from);
 
  private:

@@ -33,7 +33,7 @@ TEST(Regex, ClassesInsideClassesAddTheirItems) {
   EXPECT_EQ(first_match(R"( ?[^(\s|[.,!?])]+)", "|), x.y"), " x");
 }
 
-// Oniguruma has two tables for \w below U+0100; which one depends on the brackets.
+// Oniguruma has two tables for \w below U+0100; brackets decide which is used.
 TEST(Regex, FractionsAreWordsOutsideOfClassesOnly) {
   EXPECT_EQ(first_match(R"(\w+)", "a½b"), "a½b");
   EXPECT_EQ(first_match(R"([\w]+)", "a½b"), "a");
@@ -54,7 +54,7 @@ TEST(Regex, PropertiesAreThoseOfUnicode16) {
   EXPECT_FALSE(Regex::compile(R"(\p{Nonsense})").ok());
 }
 
-// U+3001 and U+30FC are used with Han, but belong to no script of their own.
+// U+3001 and U+30FC are used with Han, but are not of the script Han.
 TEST(Regex, AScriptHasItsOwnCharactersOnly) {
   EXPECT_EQ(first_match(R"(\p{Han}+)", "\u3001\u30FC\u6F22\u3005\u3001"), "\u6F22\u3005");
   EXPECT_EQ(first_match(R"(\p{Hani}+)", "a\U0002EBF0"), "\U0002EBF0");
@@ -74,7 +74,7 @@ TEST(Regex, RefusesWhatHasNoCounterpart) {
 }
 
 TEST(Regex, RunawayPatternsEnd) {
-  // Exponential without a limit.
+  // Without a limit, this takes exponential time.
   EXPECT_EQ(first_match("(a+)+$b", std::string(64, 'a') + "c"), "(none)");
 }
 

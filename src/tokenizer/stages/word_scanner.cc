@@ -12,7 +12,7 @@ constexpr uint16_t kLetterNumberSpace = kLetter | kNumber | kSpace;
 constexpr uint16_t kUpperRun = kUpper | kOtherLetter | kMark;
 constexpr uint16_t kLowerRun = kLower | kOtherLetter | kMark;
 
-// Reads classes along one text. Positions are bytes at characters' starts.
+// A Reader returns characters with their classes. Positions are bytes at the starts of characters.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {
@@ -20,14 +20,14 @@ class Reader {
   }
 
   size_t size() const { return text_.size(); }
-  // 0 past the end.
+  // Returns 0 past the end.
   char byte(size_t pos) const { return pos < text_.size() ? text_[pos] : '\0'; }
 
   struct Char {
     uint16_t bits = 0;
     size_t end = 0;
   };
-  // Past the end: no bits.
+  // Returns a character without classes past the end.
   Char at(size_t pos) const {
     if (pos >= text_.size()) return {0, pos};
     const auto b = static_cast<unsigned char>(text_[pos]);
@@ -57,7 +57,8 @@ class Reader {
   std::array<uint16_t, 128> ascii_{};
 };
 
-// End of 's 't 'm 'd 're 've 'll at `pos`, or `pos`. Ignoring case, s is also U+017F (long s).
+// Returns the end of 's 't 'm 'd 're 've 'll at `pos`, or `pos` if there is none. Ignoring case, s
+// is also U+017F (long s).
 size_t contraction_end(const Reader& in, size_t pos, bool ignore_case) {
   if (in.byte(pos) != '\'') return pos;
   const auto letter = [&](size_t at) {
@@ -72,7 +73,8 @@ size_t contraction_end(const Reader& in, size_t pos, bool ignore_case) {
   return pos;
 }
 
-// \s+(?!\S)|\s+ and its variants at `pos`, where a white-space character stands.
+// Returns the end of a match of \s+(?!\S)|\s+ or a variant of it at `pos`, which is a white-space
+// character.
 size_t space_end(const Reader& in, size_t pos, bool stop_after_newline, bool whole_final_space) {
   size_t end = pos;
   size_t last_begin = pos;
@@ -98,7 +100,8 @@ size_t gpt2_word_end(const Reader& in, size_t pos) {
   return space_end(in, pos, false, false);
 }
 
-// What cl100k and o200k share after their letter alternatives.
+// Returns the end of a match of the alternatives that cl100k and o200k share behind those of
+// letters.
 size_t tail_word_end(const Reader& in, size_t pos, int max_digits, bool whole_final_space,
                      bool eat_slashes) {
   Reader::Char c = in.at(pos);
@@ -120,7 +123,7 @@ size_t tail_word_end(const Reader& in, size_t pos, int max_digits, bool whole_fi
   return space_end(in, pos, true, whole_final_space);
 }
 
-// [^\r\n\p{L}\p{N}]: what may stand before a word's letters.
+// Returns whether a character may precede the letters of a word: [^\r\n\p{L}\p{N}].
 bool can_lead(const Reader& in, size_t pos, Reader::Char c) {
   return (c.bits & (kLetter | kNumber)) == 0 && !in.is_newline(pos);
 }
@@ -136,11 +139,11 @@ size_t cl100k_word_end(const Reader& in, size_t pos, int max_digits, bool whole_
   return tail_word_end(in, pos, max_digits, whole_final_space, false);
 }
 
-// [upper]*[lower]+ at `pos` with the regular expression's backtracking; `pos` when it does not
-// match.
+// Returns the end of a match of [upper]*[lower]+ at `pos`, with the backtracking of the regular
+// expression, or `pos` if there is none.
 size_t mixed_case_end(const Reader& in, size_t pos) {
   size_t end = pos;
-  size_t after_shared = pos;  // after the last character that is in both classes
+  size_t after_shared = pos;  // behind the last character that is in both classes
   for (Reader::Char c = in.at(end); (c.bits & kUpperRun) != 0; c = in.at(end)) {
     end = c.end;
     if ((c.bits & kLowerRun) != 0) after_shared = end;
@@ -149,7 +152,7 @@ size_t mixed_case_end(const Reader& in, size_t pos) {
   return lower_end != end ? lower_end : after_shared;
 }
 
-// [upper]+[lower]* at `pos`, or `pos`.
+// Returns the end of a match of [upper]+[lower]* at `pos`, or `pos` if there is none.
 size_t upper_first_end(const Reader& in, size_t pos) {
   const size_t end = in.skip_all_of(pos, kUpperRun);
   return end == pos ? pos : in.skip_all_of(end, kLowerRun);

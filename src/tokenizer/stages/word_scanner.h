@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// The patterns are data. All of them cover every character, so the words tile the text.
+// The published patterns. Each covers every character, so that the words of a text have no gaps.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view kLlama3Pattern =
@@ -23,24 +23,24 @@ inline constexpr std::string_view kCl100kPattern =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
 inline constexpr std::string_view kO200kPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Runs of Han characters are words of their own, and no other word holds any.
+// Runs of Han characters are words of their own, and no other word contains any.
 inline constexpr std::string_view kKimiPattern =
     R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 class WordScanner {
  public:
-  // Returns the scanner that does what `pattern` does, when there is one.
+  // Returns the scanner that matches like `pattern`, or nullopt if there is none.
   static std::optional<WordScanner> for_pattern(std::string_view pattern);
   static WordScanner gpt2() { return WordScanner({.family = Family::kGpt2}); }
 
-  // Appends the words of `text` (valid UTF-8), which tile it. The time is linear in the text.
+  // Appends the words of `text` (valid UTF-8), which cover it without gaps. Takes linear time.
   void scan(std::string_view text, std::vector<std::string_view>& words) const;
 
  private:
   enum class Family { kGpt2, kCl100k, kO200k };
   struct Options {
     Family family;
-    int max_digits = 1;              // \p{N}{1,max_digits}; GPT-2 takes whole runs
+    int max_digits = 1;              // of \p{N}{1,max_digits}; GPT-2 takes whole runs
     bool whole_final_space = false;  // \s++$ before \s*[\r\n]
   };
   explicit WordScanner(Options options) : options_(options) {}

@@ -1,6 +1,6 @@
-// This program prints where tokenizers differ from a reference library. It reads one golden
-// (golden.h) a line of the given files, each with its "name", and exits with code 1 when anything
-// differs. tools/compare_random_tokenizers.py runs it.
+// This program prints the differences between tokenizers and a reference library. Each line of the
+// given files is one golden (golden.h) with its "name". The exit code is 1 if anything differs.
+// tools/compare_random_tokenizers.py runs it.
 #include <fmt/format.h>
 
 #include <fstream>

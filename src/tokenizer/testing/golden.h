@@ -1,6 +1,6 @@
-// A golden is a tokenizer and what a reference library made of some texts and ids, as
-// tools/make_tokenizer_goldens.py and tools/compare_random_tokenizers.py write them. Tests and
-// tools read it.
+// A golden is a tokenizer with the output of a reference library for some texts and ids, as
+// tools/make_tokenizer_goldens.py and tools/compare_random_tokenizers.py write it. Tests and tools
+// read it.
 #pragma once
 
 #include <boost/json.hpp>
@@ -12,8 +12,7 @@
 
 namespace quire {
 
-// There is one description for each disagreement with the golden; none says that all is as the
-// reference has it.
+// One description per disagreement with the golden; empty if there is none.
 using Differences = std::vector<std::string>;
 
 // Loads the tokenizer of the golden: "tokenizer" (a tokenizer.json), "model_b64" (a SentencePiece
@@ -21,12 +20,13 @@ using Differences = std::vector<std::string>;
 // (the vocabulary of a GGUF file).
 Result<std::unique_ptr<Tokenizer>> load_golden_tokenizer(const boost::json::object& golden);
 
-// Compares "cases": {"text", "ids" with the post-processor's tokens, "ids_plain" without,
-// "ids_unparsed" with special tokens of the text left as text}. Each list may be absent.
+// Compares "cases": {"text", "ids" with the post-processor's tokens, "ids_plain" without them,
+// "ids_unparsed" with the text's special tokens read as plain text}. Each list may be absent.
 Differences encode_differences(const Tokenizer& tokenizer, const boost::json::object& golden);
-// Compares "decodes": {"ids", "text", "text_skip" without special tokens}, whole and streamed.
+// Compares "decodes": {"ids", "text", "text_skip" without special tokens}, decoded whole and
+// streamed.
 Differences decode_differences(const Tokenizer& tokenizer, const boost::json::object& golden);
-// Compares "size", and "pieces" of every "pieces_step"-th id.
+// Compares "size", and "pieces", which has every "pieces_step"-th id.
 Differences piece_differences(const Tokenizer& tokenizer, const boost::json::object& golden);
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 
 namespace quire::test {
 
-// The texts are a function of the seed.
+// The texts depend on the seed alone.
 class TextMaker {
  public:
   explicit TextMaker(unsigned seed) : rng_(seed) {}

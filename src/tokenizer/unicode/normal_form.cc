@@ -9,8 +9,9 @@
 namespace quire {
 namespace {
 
-// These are the ranges above U+02FF whose characters are their own NFC and never combine backwards;
-// all characters below are. A text of nothing else needs no composing.
+// Returns true in the ranges above U+02FF whose characters are their own NFC and never combine with
+// what precedes them; below U+0300 this holds for all characters. A text of only such characters
+// needs no composing.
 bool is_plain_nfc(char32_t c) {
   return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) ||
          (c >= 0x2010 && c <= 0x2027) || (c >= 0x2030 && c <= 0x205E) ||
@@ -21,10 +22,10 @@ bool is_plain_nfc(char32_t c) {
          (c >= 0x1F300 && c <= 0x1FAFF);
 }
 
-// The reference gives such a character no normal form of its own, and does not compose with it.
+// Returns whether the reference gives the character no normal form and does not compose with it.
 bool is_opaque(char32_t c) { return (char_class(c) & kOpaque) != 0; }
 
-// The character is its own normal form, and nothing before it changes because of it.
+// Returns whether the character is its own normal form and does not change what precedes it.
 bool is_plain(char32_t c, NormalForm form) {
   switch (form) {
     case NormalForm::kNfc:
@@ -38,7 +39,7 @@ bool is_plain(char32_t c, NormalForm form) {
   return false;
 }
 
-// Returns the first character at `from` or later that is plain (or is not), or the end.
+// Returns the first character at `from` or later that is plain (if `wanted`) or is not, or the end.
 size_t find_plain(std::string_view text, size_t from, NormalForm form, bool wanted) {
   while (from < text.size()) {
     if (static_cast<unsigned char>(text[from]) < 0x80) {
@@ -62,7 +63,7 @@ void append_normalized(std::string& out, std::string_view text, NormalForm form)
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                              static_cast<utf8proc_ssize_t>(text.size()), &mapped,
                                              static_cast<utf8proc_option_t>(options));
-  if (size < 0) {  // out of memory, the input being valid
+  if (size < 0) {  // out of memory, because the input is valid
     out += text;
     return;
   }
@@ -72,8 +73,8 @@ void append_normalized(std::string& out, std::string_view text, NormalForm form)
 
 }  // namespace
 
-// Stretches that need it are normalized, and plain characters between them are copied. A stretch
-// begins with the plain character before it, which may take part in composing.
+// Normalizes the stretches that need it and copies the plain characters between them. A stretch
+// begins with the plain character before it, because that may take part in composing.
 std::string to_normal_form(std::string text, NormalForm form) {
   const std::string_view in = text;
   size_t odd = find_plain(in, 0, form, false);

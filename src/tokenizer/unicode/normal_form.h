@@ -1,4 +1,4 @@
-// to_normal_form() gives the normal forms of Unicode (UAX 15).
+// to_normal_form() converts text to Unicode's normal forms (UAX 15).
 #pragma once
 
 #include <string>
@@ -7,8 +7,7 @@ namespace quire {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// Returns `text`, valid UTF-8, in that form. A text of nothing but plain characters comes back as
-// it is.
+// Returns `text`, valid UTF-8, in that form. A text that is already in it is returned unchanged.
 std::string to_normal_form(std::string text, NormalForm form);
 
 }  // namespace quire

@@ -14,8 +14,7 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-// These alphabetic symbols (general category So) are covered by \w too: circled and squared Latin
-// letters.
+// Returns whether \w matches a symbol (general category So): circled and squared Latin letters.
 bool is_alphabetic_symbol(char32_t c) {
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);

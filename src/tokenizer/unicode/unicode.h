@@ -1,4 +1,4 @@
-// These are the character classes that tokenizers split by.
+// These are the character classes by which tokenizers split text.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// char_class() returns these bits. Categories are those of Unicode 16 unless another version is
-// named, because parts of Hugging Face's tokenizers go by data of their own.
+// The bits that char_class() returns. Categories are those of Unicode 16 unless another version is
+// named, because parts of Hugging Face's tokenizers use other versions.
 enum CharClass : uint16_t {
   kUpper = 1 << 0,        // Lu, Lt
   kLower = 1 << 1,        // Ll
@@ -23,16 +23,16 @@ enum CharClass : uint16_t {
   kPunctuation = 1 << 7,  // P* of Unicode 8, and ASCII symbols
   kSymbol = 1 << 8,       // S*
   kWord = 1 << 9,         // \w: letters, marks, decimal and letter numbers, connectors, joiners
-  kOther = 1 << 10,       // Cc, Cf, Co of Unicode 8, but not tab and the ends of lines
+  kOther = 1 << 10,       // Cc, Cf, Co of Unicode 8, except tab and line ends
   kNonSpacing = 1 << 11,  // Mn of Unicode 8
   kLegacyMark = 1 << 12,  // M* of Unicode 12
   kNumeric = 1 << 13,     // N* of Unicode 17
-  kOpaque = 1 << 14,      // unknown to Unicode 12, whose normal forms tokenizers go by
+  kOpaque = 1 << 14,      // unassigned in Unicode 12, whose normal forms tokenizers use
   kLetter = kUpper | kLower | kOtherLetter,
 };
 
 namespace unicode_internal {
-// The table has two stages: the page of c >> 8, then the class of c & 255.
+// A table in two stages: the page of c >> 8, then the class of c & 255.
 struct ClassTable {
   uint16_t page[0x1100];
   std::basic_string<uint16_t> classes;
@@ -40,8 +40,8 @@ struct ClassTable {
 const ClassTable& class_table();
 }  // namespace unicode_internal
 
-// CharClasses looks classes up without the guard of a function-local static on every call, and is
-// cheap to copy.
+// A CharClasses looks up classes without checking the guard of a function-local static on every
+// call. It is cheap to copy.
 class CharClasses {
  public:
   CharClasses() : table_(unicode_internal::class_table()) {}
@@ -56,7 +56,7 @@ class CharClasses {
 
 uint16_t char_class(char32_t c);
 
-// Appends the lower case of one character as Unicode's full mapping has it (U+0130 gives two).
+// Appends the lower case of one character by Unicode's full mapping (U+0130 gives two characters).
 void append_lowercase(std::string& out, char32_t c);
 
 }  // namespace quire

@@ -9,18 +9,18 @@
 
 namespace quire::unicode_internal {
 
-// The general categories stand in the order of their numbers in the table.
+// The names of the general categories, in the order of their numbers in the table.
 inline constexpr std::array<std::string_view, 30> kCategoryNames{
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
 
-// A run of code points with one value ends where the next one begins. The lowest 11 bits of an
-// entry are the value, the others the first code point.
+// In the tables of runs, a run of code points with one value ends where the next run begins. The
+// lowest 11 bits of an entry are the value, the others the first code point.
 constexpr char32_t run_begin(uint32_t run) { return run >> 11; }
 
-// These are the parts of a run's value in kCategoryRuns. Hugging Face's tokenizers take most parts
-// of a character's nature from Unicode 16, but some from other versions; those parts have bits of
-// their own.
+// These functions return the parts of a run's value in kCategoryRuns. Hugging Face's tokenizers
+// take most properties of a character from Unicode 16, but some from other versions; those have
+// bits of their own.
 constexpr uint32_t run_category(uint32_t run) { return run & 31; }
 enum class LegacyClass { kNone, kPunctuation, kNonSpacing, kControl };  // Unicode 8
 constexpr LegacyClass run_legacy_class(uint32_t run) {
@@ -34,9 +34,9 @@ constexpr bool run_is_numeric(uint32_t run) { return ((run >> 10) & 1) != 0; }  
 inline constexpr size_t kNumCategoryRuns = 4165;
 extern const std::array<uint32_t, kNumCategoryRuns> kCategoryRuns;
 
-// These are the parts of a run's value in kScriptRuns: an index of kScriptNames, and whether the
-// table of the UnicodeScripts pre-tokenizer, which is older, has the characters, and has them as
-// Common.
+// These functions return the parts of a run's value in kScriptRuns: an index of kScriptNames,
+// whether the UnicodeScripts pre-tokenizer's table, which is older, has the characters, and whether
+// that table has them as Common.
 constexpr uint32_t run_script(uint32_t run) { return run & 255; }
 constexpr bool run_splits_by_script(uint32_t run) { return ((run >> 8) & 1) != 0; }
 constexpr bool run_splits_as_common(uint32_t run) { return ((run >> 9) & 1) != 0; }
@@ -51,7 +51,7 @@ struct ScriptName {
 inline constexpr size_t kNumScripts = 171;
 extern const std::array<ScriptName, kNumScripts> kScriptNames;
 
-// Every `stride`th character of [first, last] has its lower case `delta` further on.
+// The lower case of every `stride`th character of [first, last] is the character plus `delta`.
 struct LowercaseRange {
   char32_t first;
   char32_t last;

@@ -1,4 +1,4 @@
-// Every code point in context is taken as the tokenizers library takes it
+// Every code point, in context, is handled as in the tokenizers library
 // (tools/make_unicode_goldens.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ json::array components() {
   return json::parse(test::read_file(path)).at("components").as_array();
 }
 
-// FNV-1a with 64 bits.
+// Adds a byte to an FNV-1a hash of 64 bits.
 void hash_byte(uint64_t& state, char byte) {
   state = (state ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
 }

@@ -38,7 +38,7 @@ std::vector<CodePointRange> ranges_of(const Runs& runs, IsWanted&& is_wanted) {
   return out;
 }
 
-// Returns whether `name` in loose spelling is a general category: "l", "lu".
+// Returns whether `name`, in loose spelling, is a general category: "l", "lu".
 bool is_category(std::string_view name) {
   return !name.empty() && name.size() <= 2 &&
          std::any_of(kCategoryNames.begin(), kCategoryNames.end(),

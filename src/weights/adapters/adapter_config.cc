@@ -18,7 +18,8 @@ constexpr size_t kMaxPatterns = 4096;
 constexpr int64_t kMaxRank = 1 << 14;
 constexpr double kMaxAlpha = 1e6;
 
-// Fields that say how the adapter was trained or found its modules, which its tensors show.
+// Fields that may have any value: they say how the adapter was trained or how its modules were
+// chosen, which its tensors show.
 constexpr std::array<std::string_view, 25> kHarmless = {
     "task_type",      "auto_mapping",        "modules_to_save",    "revision",
     "inference_mode", "target_modules",      "exclude_modules",    "lora_dropout",
@@ -28,7 +29,7 @@ constexpr std::array<std::string_view, 25> kHarmless = {
     "qalora_config",  "corda_config",        "tokenizer_revision", "trust_remote_code",
     "unsloth_version"};
 
-// Ways to begin with that leave the base model's weights as they are.
+// Initializations that do not change the base model's weights.
 constexpr std::array<std::string_view, 3> kPlainInits = {"gaussian", "eva", "orthogonal"};
 
 template <class Names>
@@ -42,7 +43,7 @@ std::string shown(const json::value& value) {
   return text.size() > kMaxShown ? text.substr(0, kMaxShown) + "…" : text;
 }
 
-// null, false, "", [] and {} ask for nothing.
+// Returns whether a field's value requests nothing: null, false, "", [] and {} do not.
 bool asks_for_nothing(const json::value& value) {
   if (value.is_null()) return true;
   if (value.is_bool()) return !value.get_bool();
@@ -117,7 +118,8 @@ class AdapterConfig::Parser {
     fail("peft_type: expected \"LORA\", got {}", shown(value));
   }
 
-  // PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA train against a base model that they have changed.
+  // PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA are refused: they change the base model's weights before
+  // training.
   void read_init(const json::value& value) {
     if (value.is_bool() || asks_for_nothing(value)) return;
     if (value.is_string() && is_one_of(kPlainInits, std::string_view(value.get_string()))) return;
@@ -138,7 +140,7 @@ class AdapterConfig::Parser {
       fail("{}: expected a list of at most {} names, got {}", key, kMaxPatterns, shown(value));
   }
 
-  // "0.19.1"; whatever else it is says nothing.
+  // Reads a version such as "0.19.1"; any other value leaves the version unset.
   void read_version(const json::value& value) {
     if (!value.is_string()) return;
     const std::string text(value.get_string());
@@ -219,7 +221,7 @@ std::vector<std::string> AdapterConfig::parameters_of(std::string_view module) c
   for (const std::string& parameter : parameters_) {
     const size_t dot = parameter.rfind('.');
     const std::string name = parameter.substr(dot + 1);  // npos + 1 is 0
-    // Without a module's name only those that are known to be no linears may be meant.
+    // Without a module's name, only parameters that are known not to be linears can be meant.
     const std::string_view wanted =
         dot == std::string::npos ? "experts" : std::string_view(parameter).substr(0, dot);
     const bool ends_so = module.ends_with(wanted);

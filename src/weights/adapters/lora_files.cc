@@ -20,7 +20,7 @@ constexpr std::string_view kConfigName = "adapter_config.json";
 constexpr std::string_view kTensorsName = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// What a tensor's name ends with, and where it goes.
+// An Ending is a suffix of tensor names, and the member that such a tensor is stored in.
 struct Ending {
   std::string_view text;
   const RawTensor* LoraModule::*tensor;
@@ -39,7 +39,7 @@ constexpr std::string_view kBaseLayer = ".base_layer";
 constexpr std::string_view kWeightEnd = ".weight";
 constexpr std::string_view kBiasEnd = ".bias";
 
-// Takes `suffix` off the end of `text`, if it is there.
+// Removes `suffix` from the end of `text` and returns true, if it is there.
 bool take_suffix(std::string_view& text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
   text.remove_suffix(suffix.size());
@@ -53,7 +53,8 @@ std::string sha256(const std::vector<std::span<const std::byte>>& pieces) {
   unsigned int size = 0;
   bool ok = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   for (const std::span<const std::byte> piece : pieces) {
-    const uint64_t num_bytes = piece.size();  // so that no byte may move from one to the next
+    // The length, so that no byte can move from one piece to the next.
+    const uint64_t num_bytes = piece.size();
     ok = ok && EVP_DigestUpdate(context.get(), &num_bytes, sizeof(num_bytes)) == 1 &&
          EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
   }
@@ -195,7 +196,7 @@ Status LoraFiles::check_base(const RawTensor& weight, std::string_view module) c
   return check_tensor(weight, {found->num_outputs(), found->num_inputs()});
 }
 
-// Of a parameter any of its names may say the rank: the greatest that fits bounds what it is.
+// The rank may be that of any of the parameter's names, so it is bounded by the greatest that fits.
 Status LoraFiles::check_rank(LoraModule& module) const {
   std::string_view name = module.name;
   while (take_suffix(name, kBaseLayer)) {
@@ -258,7 +259,7 @@ int64_t LoraFiles::max_rank() const {
   return most;
 }
 
-// The base's own weights that lie beside an update are none of its parameters.
+// The base's own weights beside an update do not count as updated parameters.
 bool LoraFiles::changes_experts() const {
   return std::any_of(modules_.begin(), modules_.end(), [](const LoraModule& module) {
     return module.num_experts > 1 || module.name.find(".experts.") != std::string::npos ||

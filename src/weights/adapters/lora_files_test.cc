@@ -76,7 +76,7 @@ TEST(LoraFiles, RankStabilizedScale) {
   EXPECT_FLOAT_EQ(read_adapter(config, file)->modules()[0].scale, 6.0f / std::sqrt(4.0f));
 }
 
-// The first pattern that matches the end of a name at a dot counts.
+// Of the patterns that match the end of a name behind a point, the first counts.
 TEST(LoraFiles, Patterns) {
   std::vector<AdapterTensor> tensors = plain_tensors();
   tensors[2].shape = {2, 10};
@@ -165,7 +165,7 @@ TEST(LoraFiles, TensorsMustFitEachOther) {
   EXPECT_NE(error_of(config_with(""), {}).find("expected tensors"), std::string::npos);
 }
 
-// Embeddings, with the base's own table beside them as PEFT saves it, and modules as a whole.
+// Reads updates of embeddings, whose base table PEFT saves too, and whole modules.
 TEST(LoraFiles, EmbeddingsAndWholeModules) {
   const std::string table = "base_model.model.model.embed_tokens";
   std::vector<AdapterTensor> tensors = plain_tensors();
@@ -191,12 +191,13 @@ TEST(LoraFiles, EmbeddingsAndWholeModules) {
   EXPECT_NE(error_of(config_with(R"(, "ensure_weight_tying": true)"), tensors)
                 .find("ensure_weight_tying"),
             std::string::npos);
-  tensors[6].shape = {12, 8};  // a vocabulary that grew
+  tensors[6].shape = {12, 8};  // the vocabulary was enlarged
   EXPECT_NE(error_of(config, tensors).find("expected shape [11, 8], got [12, 8]"),
             std::string::npos);
 }
 
-// The matrices of all experts of a layer in one parameter: the inner module is that of the first.
+// Reads updates of parameters that hold the matrices of all experts of a layer. PEFT names the
+// first one's module inside the second's.
 TEST(LoraFiles, ParametersOfAllExperts) {
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   const std::vector<AdapterTensor> tensors = {{experts + ".base_layer.lora_A.weight", {3 * 4, 8}},
@@ -264,7 +265,7 @@ TEST(LoraFiles, FoldersThatAreNoAdapters) {
             StatusCode::kInvalidArgument);
 }
 
-// What peft wrote (tools/make_lora_goldens.py): every linear of the model has its update.
+// Reads what PEFT wrote (tools/make_lora_goldens.py), with an update of every linear of the model.
 TEST(LoraFiles, ReadsWhatPeftSaves) {
   int num_adapters = 0;
   for (const auto& entry :

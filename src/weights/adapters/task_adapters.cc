@@ -24,12 +24,12 @@ constexpr size_t kMaxInstructionBytes = 4096;
 constexpr double kMaxTaskRank = 512;
 constexpr double kMaxTaskAlpha = 1e6;
 
-// The updates of one matrix, of all tasks.
+// The updates of one matrix for all tasks.
 struct Updates {
   std::string module;
-  const RawTensor* a = nullptr;     // [tasks, rank, inputs], of a table [tasks, rows, rank]
-  const RawTensor* b = nullptr;     // [tasks, outputs, rank], of a table [tasks, rank, columns]
-  const RawTensor* base = nullptr;  // what they are added to
+  const RawTensor* a = nullptr;     // [tasks, rank, inputs], or [tasks, rows, rank] for a table
+  const RawTensor* b = nullptr;     // [tasks, outputs, rank], or [tasks, rank, columns] for a table
+  const RawTensor* base = nullptr;  // the weight that the updates are added to
 };
 
 Status check_updates_shape(const RawTensor& tensor, const std::vector<int64_t>& shape) {
@@ -40,7 +40,7 @@ Status check_updates_shape(const RawTensor& tensor, const std::vector<int64_t>& 
                           fmt::join(shape, ", "), tensor.type_name, fmt::join(tensor.shape, ", "));
 }
 
-// What PEFT would save of one task.
+// TaskReader makes the tensors that PEFT would save for one task.
 class TaskReader {
  public:
   TaskReader(const TaskAdapters& tasks, size_t task) : tasks_(tasks), task_(task) {}
@@ -94,8 +94,8 @@ class TaskReader {
     parts_.tensors.push_back(std::move(one));
   }
 
-  // Every token is of the first type, so that the update of that row is one more update of each row of
-  // the words' table, of the same rank.
+  // Adds the updates of the tables. Every token has the first type, so the update of that type's
+  // row is added to each row of the word table, as one more update of the same rank.
   Status add_tables() {
     if (words_.a == nullptr && types_.a == nullptr) return {};
     if (words_.a == nullptr)
@@ -127,13 +127,13 @@ class TaskReader {
     return check_updates_shape(*updates.b, {num_tasks(), tasks_.rank, columns});
   }
 
-  // Of the task.
+  // Returns an element of the task's part of `all`.
   float element(const RawTensor& all, int64_t index) const {
     const int64_t size = all.num_elements() / num_tasks();
     return read_element(all.data.data(), *all.dtype, static_cast<int64_t>(task_) * size + index);
   }
 
-  // Floats that parts_ own.
+  // Adds a tensor of floats whose memory parts_ owns.
   float* add_table(const std::string& name, std::vector<int64_t> shape) {
     RawTensor tensor{.name = "base_model.model." + name,
                      .type_name = "F32",

@@ -23,7 +23,7 @@ AdapterTensor part(const std::string& module, const std::string& name, std::vect
   return {module + ".parametrizations.weight." + name, std::move(shape), std::move(values)};
 }
 
-// A linear [3, 2], a table of 4 words and one of a single type, of width 2.
+// Returns a linear [3, 2], a table of 4 words and one of a single type, both of width 2.
 std::vector<AdapterTensor> all_tensors() {
   return {part(kLinear, "original", {3, 2}),
           part(kLinear, "0.lora_A", {2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
@@ -50,7 +50,7 @@ class TaskAdaptersTest : public ::testing::Test {
                     const std::string& task = "match") {
     return std::string(open(task, config, tensors).status().message());
   }
-  // `tensors` with another shape of the one called `name`.
+  // Returns the tensors, with another shape for the one called `name`.
   static std::vector<AdapterTensor> reshaped(const std::string& name, std::vector<int64_t> shape) {
     std::vector<AdapterTensor> tensors = all_tensors();
     for (AdapterTensor& tensor : tensors) {

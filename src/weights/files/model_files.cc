@@ -55,8 +55,7 @@ class FileDescriptor {
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
 Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
-  // With O_NONBLOCK, opening a pipe that somebody put into the directory does not wait for its
-  // writer.
+  // With O_NONBLOCK, opening a pipe that was put into the directory does not wait for a writer.
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return data_loss("{}: cannot open: {}", path, errno_text(errno));
   struct stat info {};
@@ -69,7 +68,7 @@ Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
   return std::make_unique<Mapping>(address, size);
 }
 
-// Git leaves such a pointer in place of a large file that Git LFS has not fetched.
+// Git leaves such a pointer file in place of a large file that Git LFS has not fetched.
 bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
   constexpr std::string_view kBegin = "version https://git-lfs";
   constexpr size_t kMostBytes = 1024;
@@ -77,18 +76,18 @@ bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
          std::memcmp(bytes.data(), kBegin.data(), kBegin.size()) == 0;
 }
 
-// "Qwen/Qwen3-0.6B" is a name on a hub of models rather than a path.
+// Returns true for "Qwen/Qwen3-0.6B", which is a name on a model hub rather than a path.
 bool looks_like_hub_name(std::string_view path) {
   const size_t slash = path.find('/');
   return slash != path.npos && slash > 0 && slash + 1 < path.size() && path[0] != '.' &&
          path[0] != '~' && path.find('/', slash + 1) == path.npos && !path.ends_with(".gguf");
 }
 
-// Returns "; did you mean PATH?" where something of nearly that name lies beside it.
+// Returns "; did you mean PATH?" if there is a file or folder with a similar name.
 std::string path_beside(const std::string& path) {
   constexpr size_t kMostNames = 1000;
   std::filesystem::path typed(path);
-  if (!typed.has_filename()) typed = typed.parent_path();  // it ends with a slash
+  if (!typed.has_filename()) typed = typed.parent_path();  // the path ends with a slash
   const std::filesystem::path folder = typed.parent_path();
   std::vector<std::string> names;
   std::error_code error;
@@ -125,7 +124,7 @@ Status not_a_model_file(const std::filesystem::path& file) {
       path, folder);
 }
 
-// The folder has no config.json and does not hold exactly one .gguf file.
+// Returns the error for a folder that has no config.json and not exactly one .gguf file.
 Status no_config(const std::string& path, const std::vector<std::string>& ggufs) {
   if (ggufs.empty()) {
     return not_found("{}: no config.json here, so this is not a Hugging Face model directory",
@@ -141,18 +140,19 @@ Status no_config(const std::string& path, const std::vector<std::string>& ggufs)
                    fmt::join(ggufs, ", "));
 }
 
-// "1_Pooling", "2_Dense": folders in which sentence-transformers keeps its modules.
+// Returns whether a folder has a name that sentence-transformers gives its modules: "1_Pooling",
+// "2_Dense".
 bool is_module_folder(std::string_view name) {
   const size_t end = name.find_first_not_of("0123456789");
   return end != name.npos && end > 0 && name[end] == '_';
 }
 
-// Whether a file is named as llama.cpp's converters name those of towers.
+// Returns whether llama.cpp's converters give such a name to files with a vision tower.
 bool is_mmproj_name(std::string_view name) {
   return name.ends_with(".gguf") && name.find("mmproj") != name.npos;
 }
 
-// Returns the file of such a name beside `model`, where there is exactly one.
+// Returns the file with such a name beside `model`, if there is exactly one.
 std::optional<std::filesystem::path> mmproj_beside(const std::filesystem::path& model) {
   namespace fs = std::filesystem;
   if (is_mmproj_name(model.filename().string())) return std::nullopt;
@@ -181,7 +181,7 @@ bool is_plain_name(const std::string& name) {
 struct ModelFiles::State {
   struct File {
     std::string path;                  // empty for a blob in memory
-    std::unique_ptr<Mapping> mapping;  // once asked for
+    std::unique_ptr<Mapping> mapping;  // set when the file is first asked for
     std::span<const std::byte> bytes;
   };
 
@@ -189,7 +189,7 @@ struct ModelFiles::State {
   std::optional<std::string> gguf;
   std::optional<std::string> mmproj;
   std::mutex mutex;                                // guards `mapping` and `bytes` of every file
-  std::map<std::string, File, std::less<>> files;  // the set of names is fixed once opened
+  std::map<std::string, File, std::less<>> files;  // only use_mmproj() changes the names
 };
 
 ModelFiles::ModelFiles(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -24,18 +24,18 @@ namespace quire {
 // exactly that long and survives a move. Any thread may call const members.
 class ModelFiles {
  public:
-  // text() accepts files up to this size: config.json, tokenizer.json and their kind.
+  // The size up to which text() accepts files: config.json, tokenizer.json and the like.
   static constexpr int64_t kMaxTextBytes = int64_t{512} << 20;
 
-  // `path` is a directory that holds config.json or a single .gguf file, or that file. Only the
-  // listing is read here. kNotFound: nothing is there, or neither is in the directory.
-  // kInvalidArgument: it is neither of the two kinds.
+  // Opens `path`, which is a directory that holds config.json or a single .gguf file, or a .gguf
+  // file itself. Only the directory is listed here. Returns kNotFound if nothing is there or the
+  // directory holds neither, kInvalidArgument if `path` is neither a directory nor a .gguf file.
   static Result<ModelFiles> open(const std::string& path);
   // Opens all files of a folder, whatever they are.
   static Result<ModelFiles> open_folder(const std::string& path);
 
-  // The caller keeps these blobs alive longer than the ModelFiles (the built-in model lives in the
-  // binary).
+  // Serves blobs in memory, such as the built-in model in the program's binary. The caller keeps
+  // the blobs alive longer than the ModelFiles.
   static ModelFiles from_memory(
       std::vector<std::pair<std::string, std::span<const std::byte>>> blobs);
 
@@ -50,28 +50,29 @@ class ModelFiles {
   // else nullopt.
   std::optional<std::string> gguf_name() const;
 
-  // Returns the file with the tower and projector of a model whose language model lies in a .gguf
-  // file: the .gguf file beside it whose name has "mmproj" in it, where there is exactly one, or
-  // what use_mmproj() says.
+  // Returns the name of the file with the vision tower and projector for a model whose language
+  // model is a .gguf file: the one given to use_mmproj(), otherwise the .gguf file beside it whose
+  // name has "mmproj" in it, if there is exactly one.
   std::optional<std::string> mmproj_name() const;
-  // Takes `path` for it; empty: none. kInvalidArgument: the model is no .gguf file, or `path` is
-  // none.
+  // Makes `path` the file that mmproj_name() returns; an empty path means none. Returns
+  // kInvalidArgument if the model is not a .gguf file, or if `path` is not one with another name
+  // than the model's.
   Status use_mmproj(const std::string& path);
 
-  // Returns file names, sorted: plain ones, and "1_Pooling/config.json" and its kind, of the
-  // folders in which sentence-transformers keeps its modules.
+  // Returns file names, sorted. Files in subfolders are left out, except those of the folders in
+  // which sentence-transformers keeps its modules, such as "1_Pooling/config.json".
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
 
-  // Returns the whole file. kNotFound: no such file. kDataLoss: it is empty or not readable.
+  // Returns the whole file. Returns kNotFound if there is no such file, kDataLoss if it is empty or
+  // not readable.
   Result<std::span<const std::byte>> bytes(std::string_view name) const;
 
-  // Does the same as bytes(), with nullopt when the file is absent or cannot be read, for files
-  // that a model may lack.
+  // Returns the whole file, or nullopt if it is absent or cannot be read; for files that a model
+  // may lack.
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 
-  // An Identity is a file with what tells whether it has changed; identities() is empty for blobs
-  // in memory.
+  // An Identity tells whether a file has changed. identities() is empty for blobs in memory.
   struct Identity {
     std::string path;
     int64_t size_bytes = 0;
@@ -79,7 +80,7 @@ class ModelFiles {
   };
   std::vector<Identity> identities() const;
 
-  // Returns bytes() as characters; kTooLarge above kMaxTextBytes. UTF-8 is not checked.
+  // Returns the file as characters, or kTooLarge above kMaxTextBytes. UTF-8 is not checked.
   Result<std::string_view> text(std::string_view name) const;
 
  private:

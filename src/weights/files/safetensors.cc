@@ -62,9 +62,9 @@ struct Entry {
   bool has_offsets = false;
 };
 
-// HeaderHandler takes the header's JSON events and accepts exactly the shape that the format
-// allows, so nothing is built for anything else: the grammar bounds depth, and the size of the
-// header bounds memory.
+// HeaderHandler takes the header's JSON events and accepts only the structure that the format
+// allows. So nothing is allocated for anything else: the structure bounds the depth, and the
+// header's size bounds the memory.
 class HeaderHandler {
  public:
   static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
@@ -304,7 +304,7 @@ Result<RawTensor> make_tensor(std::string_view file_name, Entry& entry,
                    .data = data.subspan(begin, end - begin)};
 }
 
-// The format wants every byte of the data to belong to exactly one tensor.
+// Checks that every byte of the data belongs to exactly one tensor, as the format requires.
 Status check_tiling(std::string_view file_name, const std::vector<Entry>& entries,
                     uint64_t data_bytes) {
   std::vector<const Entry*> order;
@@ -357,7 +357,7 @@ Result<std::vector<RawTensor>> parse_file(std::string_view file_name,
       return data_loss("{}: tensor '{}' occurs twice", file_name, entries[i].name);
     }
   }
-  // Bounds are checked first, so that a truncated file is called that and not a hole.
+  // Bounds are checked first, so that the error for a truncated file does not speak of a hole.
   const Status tiling = check_tiling(file_name, entries, data.size());
   std::vector<RawTensor> tensors;
   tensors.reserve(entries.size());

@@ -18,20 +18,21 @@
 
 namespace quire {
 
-// The index says which shard has each tensor, as model.safetensors.index.json lists them.
+// A SafetensorsIndex says which shard holds each tensor, as model.safetensors.index.json lists
+// them.
 struct SafetensorsIndex {
   std::map<std::string, std::string> shard_of;  // tensor name -> file name
 };
 
 // Returns all tensors of one file, sorted by name; their data borrows `file`. `file_name` is for
-// messages. kDataLoss, one line, says what does not fit: the header's length or JSON, an unknown
-// dtype, a shape that does not match its bytes, tensors that overlap, leave a hole, or reach beyond
-// the file, or a name that occurs twice.
+// messages. Returns kDataLoss, with a message of one line, for a wrong header length, malformed
+// JSON, an unknown dtype, a shape that does not match its bytes, tensors that overlap, leave a hole
+// or reach beyond the file, or a name that occurs twice.
 Result<std::vector<RawTensor>> parse_safetensors(std::string_view file_name,
                                                  std::span<const std::byte> file);
 
-// Reads model.safetensors.index.json. Shard names must be plain file names. kDataLoss: it is
-// malformed.
+// Reads model.safetensors.index.json. Shard names must be plain file names. Returns kDataLoss if
+// the text is malformed.
 Result<SafetensorsIndex> parse_safetensors_index(std::string_view text);
 
 }  // namespace quire

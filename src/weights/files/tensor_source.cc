@@ -26,8 +26,8 @@ Result<std::vector<RawTensor>> read_file(const ModelFiles& files, std::string_vi
   return parse_safetensors(name, bytes);
 }
 
-// The index decides: a tensor is taken from the shard that it names, and others in the shards are
-// left out.
+// Takes each tensor from the shard that the index names for it. Other tensors in the shards are
+// ignored.
 Result<std::vector<RawTensor>> read_shards(const ModelFiles& files) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(kIndex));
   QUIRE_ASSIGN_OR_RETURN(const SafetensorsIndex index, parse_safetensors_index(text));
@@ -87,7 +87,8 @@ Result<TensorSource> TensorSource::open(const ModelFiles& files) {
   } else {
     return no_weights(files);
   }
-  // What torch calls a matrix that something is added to (weights/adapters/task_adapters.h).
+  // The suffix that torch gives to a matrix with parametrizations
+  // (weights/adapters/task_adapters.h).
   constexpr std::string_view kOriginal = ".parametrizations.weight.original";
   for (RawTensor& tensor : tensors) {
     if (tensor.name.ends_with(kOriginal))

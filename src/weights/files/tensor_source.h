@@ -17,20 +17,21 @@ namespace quire {
 class TensorSource {
  public:
   // Opens model.safetensors, or the shards of model.safetensors.index.json, or the GGUF file. Every
-  // header is read and checked here; tensor bytes are not touched. kNotFound: there are no weights,
-  // or a shard is missing. kDataLoss: a file lies.
+  // header is read and checked here; tensor bytes are not touched. Returns kNotFound if there are
+  // no weights or a shard is missing, kDataLoss if a header is malformed.
   static Result<TensorSource> open(const ModelFiles& files);
 
-  // Of tensors that whoever reads files has made of others. Names must be different.
+  // Takes tensors that the caller has made from those of other sources. Their names must be
+  // different.
   explicit TensorSource(std::vector<RawTensor> tensors);
 
-  // Returns nullptr where it is absent. The tensor is valid as long as the source.
+  // Returns the tensor, valid as long as the source, or nullptr if it is absent.
   const RawTensor* find(std::string_view name) const;
 
-  // As find(), with an error that names the tensor: kNotFound.
+  // Returns the tensor, or kNotFound with a message that names it.
   Result<const RawTensor*> require(std::string_view name) const;
 
-  // Returns them sorted by name.
+  // Returns all tensors, sorted by name.
   const std::vector<RawTensor>& tensors() const { return tensors_; }
   std::vector<std::string> names() const;
   int64_t total_bytes() const;

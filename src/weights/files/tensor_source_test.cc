@@ -79,8 +79,8 @@ std::vector<float> values(const RawTensor& tensor) {
   return out;
 }
 
-// The Hugging Face layout of q and k rows: within a head, the first of every rotated pair, then the
-// second.
+// Reorders q and k rows to the Hugging Face layout: within a head, first the first elements of all
+// rotated pairs, then the second ones.
 std::vector<float> permute_rows(const std::vector<float>& rows, size_t heads, size_t columns) {
   const size_t head_rows = rows.size() / columns / heads;
   std::vector<float> out(rows.size());

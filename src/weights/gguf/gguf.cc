@@ -19,8 +19,8 @@ constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 
-// An entry takes at least this: an empty key, a type and one byte; or an empty name, the number of
-// dimensions (none), a type and an offset.
+// Returns the smallest size of an entry: an empty key, a type and one byte. For a tensor it is an
+// empty name, the number of dimensions (none), a type and an offset.
 uint64_t min_metadata_bytes(const GgufCursor& cursor) { return cursor.size_bytes() + 4 + 1; }
 uint64_t min_tensor_info_bytes(const GgufCursor& cursor) { return cursor.size_bytes() + 4 + 4 + 8; }
 

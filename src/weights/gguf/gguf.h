@@ -1,6 +1,6 @@
-// A GgufFile is GGUF, little-endian: metadata by key, tensors by name. It is written against the
-// format description of the ggml project; dimensions are turned around so that shapes read
-// outermost first like everywhere in Quire.
+// A GgufFile reads a little-endian GGUF file: metadata by key, tensors by name. It follows the
+// format description of the ggml project, but dimensions are reversed, so that shapes read
+// outermost first as everywhere in Quire.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@
 
 namespace quire {
 
-// The file is parsed and borrows the bytes that it was parsed from. It is immutable; any thread may
-// use it.
+// A GgufFile is a parsed file that borrows the bytes it was parsed from. It is immutable; any
+// thread may use it.
 class GgufFile {
  public:
-  // `file_name` is for messages. kUnimplemented: big-endian, or one part of a split model.
-  // kDataLoss, one line, for anything that does not fit: magic, counts, lengths, types, names,
-  // alignment, offsets, overlaps.
+  // Parses a file; `file_name` is for messages. Returns kUnimplemented for a big-endian file or one
+  // part of a split model; kDataLoss, with a message of one line, if magic, counts, lengths, types,
+  // names, alignment or offsets do not fit, or if tensors overlap.
   static Result<GgufFile> parse(std::string_view file_name, std::span<const std::byte> file);
 
   uint32_t version() const { return version_; }
   const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
   const GgufValue* find(std::string_view key) const;  // nullptr when absent
 
-  // Tensors are sorted by name. Types for which Quire has no element type carry their ggml name and
-  // their bytes.
+  // Returns all tensors, sorted by name. A tensor whose type Quire has no element type for has its
+  // ggml type name and its bytes.
   const std::vector<RawTensor>& tensors() const { return tensors_; }
 
  private:

@@ -1,4 +1,4 @@
-// A GgufCursor goes over the bytes of a GGUF file and never reads beyond them.
+// A GgufCursor reads the bytes of a GGUF file in order and never reads beyond them.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// It reads forward through the file; every step is checked against what remains.
+// The cursor only moves forward; every read is checked against the bytes that remain.
 class GgufCursor {
  public:
   GgufCursor(std::string_view file_name, std::span<const std::byte> file)

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// Writer writes GGUF bytes field by field, so that each test can lie about one of them.
+// Writer writes GGUF bytes field by field, so that each test can make one of them wrong.
 class Writer {
  public:
   template <typename T>

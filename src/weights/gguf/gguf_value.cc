@@ -8,7 +8,7 @@ namespace quire {
 namespace {
 
 constexpr int kMaxArrayDepth = 4;
-constexpr uint64_t kMaxStringBytes = UINT64_MAX;  // the file ends before
+constexpr uint64_t kMaxStringBytes = UINT64_MAX;  // strings are bounded by the end of the file
 constexpr uint64_t kMaxMetadataElements = uint64_t{1} << 26;
 
 enum class ValueType : uint32_t {
@@ -53,8 +53,8 @@ uint64_t min_bytes(ValueType type, uint64_t size_bytes) {
   return 1;
 }
 
-// ValueReader reads the metadata values of one file. It counts elements over all of them, so that
-// small lies cannot add up.
+// ValueReader reads one metadata value. It counts the elements of the arrays in all values of the
+// file, so that many arrays of moderate size cannot exhaust memory.
 class ValueReader {
  public:
   ValueReader(GgufCursor& cursor, uint64_t& num_elements)
@@ -247,7 +247,7 @@ std::optional<bool> GgufValue::as_bool() const {
 
 std::optional<int64_t> GgufValue::as_int() const {
   if (const int64_t* i = std::get_if<int64_t>(&value)) return *i;
-  return std::nullopt;  // a uint64 here is above int64
+  return std::nullopt;  // a uint64 value is greater than any int64
 }
 
 std::optional<double> GgufValue::as_float() const {

@@ -1,4 +1,4 @@
-// These are the values of a GGUF file's metadata.
+// GgufValue and GgufValueReader represent and read the metadata values of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct GgufValue {
                std::vector<std::string_view>, Array>
       value;
 
-  // Each of these is empty when the value has another kind. Numbers convert where nothing is lost:
-  // an integer reads as a float, a uint64 as an int64 if it fits.
+  // Each of these returns nullopt if the value has another kind. Numbers convert where nothing is
+  // lost: an integer reads as a float, and a uint64 reads as an int64 if it fits.
   std::optional<bool> as_bool() const;
   std::optional<int64_t> as_int() const;
   std::optional<double> as_float() const;
@@ -34,8 +34,9 @@ struct GgufValue {
   std::optional<std::vector<double>> as_floats() const;
 };
 
-// GgufValueReader reads the values of one file one after the other and counts their array elements
-// over all of them, so that many lies, each small, cannot add up.
+// GgufValueReader reads the values of one file one after the other. It limits the array elements of
+// all values together, so that a malicious file cannot exhaust memory with many arrays of moderate
+// size.
 class GgufValueReader {
  public:
   explicit GgufValueReader(GgufCursor& cursor) : cursor_(cursor) {}

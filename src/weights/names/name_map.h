@@ -1,4 +1,5 @@
-// How a checkpoint names the tensors of a decoder: data, one table per family and file format.
+// A NameMap says how a checkpoint names the tensors of a decoder, with one table per family and
+// file format.
 //
 //   constexpr NameMapEntry kNames[] = {{TensorRole::kQ, "layers.{}.self_attn.q_proj"}, …};
 //   tensor_name(map, TensorRole::kQ, 3, "weight")   // "model.layers.3.self_attn.q_proj.weight"
@@ -13,12 +14,13 @@
 
 namespace quire {
 
-// What a tensor is for. Fused roles hold their parts' rows one after the other.
+// A TensorRole is what a tensor is used for. A fused role holds the rows of its parts one after the
+// other.
 enum class TensorRole : uint8_t {
   kTokenEmbedding,
   kPositionEmbedding,
-  kTokenTypeEmbedding,  // of the text of a pair that a token belongs to (BERT)
-  kRelativeBias,        // [buckets, heads]: of attention scores (nn/spec/relative_bias.h)
+  kTokenTypeEmbedding,  // [2, E]: for the first and the second text of a pair (BERT)
+  kRelativeBias,        // [buckets, heads]: added to attention scores (nn/spec/relative_bias.h)
   kEmbeddingNorm,       // on the embedding, before the first layer
   kFinalNorm,
   kLmHead,
@@ -31,59 +33,59 @@ enum class TensorRole : uint8_t {
   kO,
   kQNorm,
   kKNorm,
-  kHeadsNorm,          // on what the output projection of attention reads
+  kHeadsNorm,          // on the input of attention's output projection
   kPostAttentionNorm,  // on the attention's output, before the residual add
   kPreMlpNorm,
   kPostMlpNorm,  // on the MLP's output, before the residual add
   kGateUp,
   kGate,
   kUp,         // the only input projection of an MLP without a gate
-  kInnerNorm,  // on what the down projection reads
+  kInnerNorm,  // on the input of the down projection
   kDown,
   kXieluP,  // [1] each: the parameters of an activation (kernels/api/activation.h)
   kXieluN,
-  kSinks,             // one more score per attention head
-  kRouter,            // [X, E]: a logit per expert
-  kRouterCorrection,  // [X]: added to the scores for the choice alone
-  kExpertGate,        // of one expert; "{e}" in the pattern stands for its number
+  kSinks,             // one more attention score per head
+  kRouter,            // [X, E]: gives one logit per expert
+  kRouterCorrection,  // [X]: added to the scores when experts are chosen, not to their weights
+  kExpertGate,        // the gate of one expert; "{e}" in the pattern stands for its number
   kExpertUp,
   kExpertDown,
-  kSharedGate,  // of the MLP that every token of a layer of experts goes through
+  kSharedGate,  // the gate of the MLP that every token of a layer of experts goes through
   kSharedUp,
   kSharedDown,
-  kSharedRouter,  // [1, E]: how much of that MLP a token takes
-  // Of experts that run beside an MLP through norms of their own (nn/decoder_spec.h):
-  kRouterNorm,     // on what the router reads
-  kExpertScale,    // [X]: of the routing weights
-  kPreExpertNorm,  // on what the experts read
+  kSharedRouter,  // [1, E]: gives the factor of that MLP for a token
+  // Experts that run beside an MLP, each side with norms of its own (nn/decoder_spec.h):
+  kRouterNorm,     // on the router's input
+  kExpertScale,    // [X]: factors of the routing weights
+  kPreExpertNorm,  // on the experts' input
   kPostExpertNorm,
-  kPostDenseNorm,  // on what the MLP beside them makes
-  // Of inputs that every layer has of its own (nn/decoder_spec.h):
+  kPostDenseNorm,  // on the output of the MLP beside them
+  // The extra input that every layer has (nn/decoder_spec.h):
   kLayerTable,       // [V, layers * P]
   kLayerProjection,  // [layers * P, E]
   kLayerProjectionNorm,
   kLayerInputGate,  // [P, E]
   kLayerInputUp,    // [E, P]
   kLayerInputNorm,
-  kLayerScale,  // [1]: what the residual stream behind a layer is multiplied by
+  kLayerScale,  // [1]: the factor of the residual stream behind a layer
   kQueryGate,   // [Hq * D, E]: the gate of the attention's output
-  // These are of several residual streams (nn/spec/streams_spec.h); "{e}" stands for a stream, from
-  // 0, of those behind the first:
+  // Several residual streams (nn/spec/streams_spec.h); "{e}" stands for the number of a stream,
+  // counted from 0 for the second stream:
   kStreamIn,          // [E, E]: from the embedding to the stream
   kStreamOut,         // [E, E]: from the stream to its part of the final state
-  kStreamRouterNorm,  // on what the router reads
+  kStreamRouterNorm,  // on the router's input
   kStreamRouter,      // [S, E]
   kStreamPredict,     // [S * S, S]: from the router to the coefficients before a layer
-  kStreamCorrect,     // [S, S]: and behind it
-  kStreamScale,       // [E]: of what gates the inputs of a layer
+  kStreamCorrect,     // [S, S]: from the router to the coefficients behind a layer
+  kStreamScale,       // [E]: factors of the stream that gates the layer's extra input
   kLaurelDown,        // [R, E]
   kLaurelUp,          // [E, R]
   kLaurelNorm,
-  // These are of a transformer block that layers share (nn/spec/shared_block_spec.h); "{e}" stands
-  // for its use:
+  // A transformer block that several layers share (nn/spec/shared_block_spec.h); "{e}" stands for
+  // the number of one of its uses:
   kPairNorm,         // [2 E]: on the residual stream and the embedding beside it
   kBlockOut,         // [E, E]
-  kUpdateQueryDown,  // [r, 2 E]: what a use adds to the block's matrices
+  kUpdateQueryDown,  // [r, 2 E]: a use's low-rank update of the block's matrices
   kUpdateQueryUp,    // [Hq * D, r]
   kUpdateKeyDown,
   kUpdateKeyUp,
@@ -91,15 +93,15 @@ enum class TensorRole : uint8_t {
   kUpdateValueUp,
   kUpdateGateDown,  // [r, E]: to gate and up together
   kUpdateGateUp,    // [2 F, r]
-  // These are of latent attention (nn/decoder_spec.h):
+  // Latent attention (nn/decoder_spec.h):
   kQueryDown,  // from the hidden state to the queries' latent
   kQueryDownNorm,
   kQueryUp,
-  kLatentDown,  // to the latent of keys and values, and the rotated key behind it
+  kLatentDown,  // to the latent of keys and values, followed by the rotated key
   kLatentNorm,
-  kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
-  kLatentValueUp,  // (weights/latent_heads.h)
-  // Of attention to what an encoder has made of a source (nn/spec/cross_spec.h):
+  kLatentKeyUp,    // [R, N] of one head, whose number stands for "{e}" (weights/latent_heads.h)
+  kLatentValueUp,  // [V, R], likewise
+  // Cross-attention to an encoder's output (nn/spec/cross_spec.h):
   kCrossNorm,
   kCrossQ,
   kCrossK,
@@ -108,56 +110,56 @@ enum class TensorRole : uint8_t {
   kCrossQNorm,
   kCrossKNorm,
   kCrossGate,     // [1]
-  kCrossMlpGate,  // [1]: of the MLP behind it
-  // These are of a mixer with a state (nn/spec/state_spec.h):
-  kStateIn,  // its input projection, all parts together
+  kCrossMlpGate,  // [1]: gates the MLP behind the cross-attention
+  // A mixer with a state (nn/spec/state_spec.h):
+  kStateIn,  // the input projection of all parts together
   kStateQ,
   kStateK,
   kStateV,
   kStateZ,         // the gate of the output
   kStateBeta,      // how much of a token enters the state
   kStateStep,      // how far a token moves the state
-  kStateStepDown,  // that through a narrow layer
+  kStateStepDown,  // kStateStep as two narrow matrices
   kStateStepUp,
-  kStateGateDown,  // kStateZ through a narrow layer
+  kStateGateDown,  // kStateZ as two narrow matrices
   kStateGateUp,
   kStateConv,  // taps and bias of the convolution
   kStateConvQ,
   kStateConvK,
   kStateConvV,
-  kStateX,  // from the convolved channels to step, B and C
+  kStateX,  // from the convolved channels to the step, B and C
   kStateStepBias,
-  kStateStepNorm,  // norms of step, B and C
+  kStateStepNorm,  // norms of the step, B and C
   kStateBNorm,
   kStateCNorm,
   kStateA,
   kStateD,
   kStateNorm,  // on the output
   kStateOut,
-  // Of a decoder that drafts from hidden states (nn/spec/draft_input_spec.h), and of Medusa's heads,
-  // whose number stands for "{}", with blocks numbered by "{e}" (nn/drafting/medusa_heads.h).
+  // A decoder that drafts from hidden states (nn/spec/draft_input_spec.h), and Medusa's heads: "{}"
+  // stands for the number of a head, "{e}" for that of a block (nn/drafting/medusa_heads.h).
   kDraftInput,
   kDraftEmbeddingNorm,
   kDraftHiddenNorm,
   kMedusaBlock,
   kMedusaHead,
-  // These read pooled states:
-  kPoolerDense,      // of BERT, before the classifier
+  // Layers that read pooled states:
+  kPoolerDense,      // BERT's, before the classifier
   kClassifierDense,  // before the classifier, with its own prefix
   kClassifierNorm,
   kClassifier,      // [labels, E]
-  kSentenceDense,   // of sentence-transformers; "{}" stands for the place among its modules
-  kDenseInputNorm,  // on what such a layer reads
-  // Of pictures that are cut into tiles, by the grid that they lie in (models/vision/mllama.h):
+  kSentenceDense,   // sentence-transformers'; "{}" stands for its place among the modules
+  kDenseInputNorm,  // on the input of such a layer
+  // Images that are cut into tiles, by the grid of the tiles (models/vision/mllama.h):
   kTilePositions,     // [grids, tiles * rows of a tile * E]
-  kTilePositionGate,  // [1]: how much of them counts instead of kPositionEmbedding
+  kTilePositionGate,  // [1]: how much of kTilePositions replaces kPositionEmbedding
   kTileBefore,        // [grids, tiles * E]: added to patches
   kTileBeforeGate,    // [1]
   kTileBehind,        // [grids, tiles * E]: added behind the first layers
   kTileBehindGate,    // [1]
   kDenseInputShift,
   kDenseInputFactor,
-  // Bounds of what a matrix reads and makes, [4] (LinearWeights::bounds):
+  // Bounds of a matrix's inputs and outputs, [4] (LinearWeights::bounds):
   kQBounds,
   kKBounds,
   kVBounds,
@@ -165,29 +167,29 @@ enum class TensorRole : uint8_t {
   kGateBounds,
   kUpBounds,
   kDownBounds,
-  // These are of the indexer of sparse attention (nn/spec/index_spec.h):
+  // The indexer of sparse attention (nn/spec/index_spec.h):
   kIndexQuery,
   kIndexKey,
   kIndexKeyNorm,
   kIndexHeadWeights,
 };
 
-// The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
-// `part` is row part * rows + r of the tensor, or r * parts + part when interleaved.
+// SharedRows locates the rows of one role in a tensor that `parts` roles of equal size share: row r
+// of part `part` is row part * rows + r of the tensor, or r * parts + part when interleaved.
 struct SharedRows {
   int8_t part = 0;
   int8_t parts = 1;
   bool interleaved = false;
 };
 
-// How the parts of a weight that are named alike follow each other in their tensor.
+// RowRuns says how the parts of a weight that have the same name follow each other in their tensor.
 enum class RowRuns : uint8_t {
   kNone,      // each part has a tensor of its own
   kStacked,   // one after the other
   kPerGroup,  // one after the other in each of the weight's groups (WeightSlot::row_groups)
 };
 
-// How the rows of a kQkv tensor follow each other.
+// QkvOrder says how the rows of a kQkv tensor follow each other.
 enum class QkvOrder : uint8_t {
   kStacked,        // all of q, then k, then v
   kPerKvHead,      // for each KV head its query heads, its key, its value (GPT-NeoX, Bloom, Falcon)
@@ -196,58 +198,61 @@ enum class QkvOrder : uint8_t {
 
 struct NameMapEntry {
   TensorRole role;
-  // The pattern leaves out the prefix and ".weight" / ".bias". "{}" stands for the layer; "{head}"
-  // for the head of a vector that is stored head by head, "{e}" for the expert; a pattern that ends
-  // with ".{e}" is of a tensor that holds all experts of a layer (weights/unstack.h).
+  // The name without the prefix and without ".weight" or ".bias". "{}" stands for the layer,
+  // "{head}" for the head of a vector that is stored head by head, and "{e}" for the expert. A
+  // pattern that ends with ".{e}" names a tensor that holds all experts of a layer
+  // (weights/unstack.h).
   std::string_view pattern;
   bool transposed = false;  // stored [K, N] (GPT-2's Conv1D)
   QkvOrder order = QkvOrder::kStacked;
   bool bare = false;  // the pattern is the whole name, without ".weight"
   SharedRows rows = {};
   RowRuns runs = RowRuns::kNone;
-  bool is_log = false;     // of a vector: x is stored for -e^x
-  bool unit_rows = false;  // of a float matrix: a row stands for itself divided by its length
-  float offset = 0.0f;     // added to a weight vector, whatever NameMap::norm_offset says
-  bool has_bias = true;    // else it is 0 and not stored, where the weight's other parts have one
-  // Of a vector that no file holds: each of its elements. OLMo's norms have no weights.
+  bool is_log = false;     // for a vector: the file stores x, the weight is -e^x
+  bool unit_rows = false;  // for a float matrix: each row is divided by its length
+  float offset = 0.0f;     // added to a weight vector, instead of NameMap::norm_offset
+  // If false, the bias is 0 and not stored, although the weight's other parts have one.
+  bool has_bias = true;
+  // The value of every element of a vector that no file holds. OLMo's norms have no weights.
   std::optional<float> constant = {};
 };
 
-// Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare
-// trunk).
+// A NamePrefix is what precedes all names. Checkpoints of one family differ in it: one has a
+// multimodal wrapper, another is a bare trunk.
 struct NamePrefix {
-  std::string_view trunk;  // before every role but the head: "model."
-  std::string_view head;   // before kLmHead, kLogitBias and what a classifier is made of
+  std::string_view trunk;  // before every name but those of the head: "model."
+  std::string_view head;   // before kLmHead, kLogitBias and the parts of a classifier
 };
 
 struct NameMap {
   std::span<const NameMapEntry> entries = {};
   std::span<const NamePrefix> prefixes =
       {};  // tried in order; the first whose token embedding exists is used
-  // Tensors that hold one of these strings may be there and are not read: buffers, vision towers.
+  // Tensors whose names contain one of these strings may exist and are not read: buffers, vision
+  // towers.
   std::span<const std::string_view> ignored = {};
   float norm_offset = 0.0f;       // added to norm weights (Gemma stores w and means 1 + w)
-  const NameMap* base = nullptr;  // names the roles that have no entry here
-  // Layers behind the last one that the model has, which predict tokens further ahead, may be there
-  // and are not read.
+  const NameMap* base = nullptr;  // maps the roles that have no entry here
+  // Layers beyond the model's last one, which predict tokens further ahead, may exist and are not
+  // read.
   bool ignores_later_layers = false;
 };
 
-// Returns nullptr when neither this map nor its base has such a role.
+// Returns the first entry of a role, or nullptr if neither this map nor its base has one.
 const NameMapEntry* find_role(const NameMap& map, TensorRole role);
-// Returns all its names where checkpoints differ; one of them is used.
+// Returns all entries of a role, of which a checkpoint uses one.
 std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role);
 
-// Returns the full name. `layer` is below 0 for tensors outside the layers, and `suffix` is
-// "weight" or "bias".
+// Returns the full name of a tensor. `layer` is negative for tensors outside the layers; `suffix`
+// is "weight" or "bias".
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
                         std::string_view suffix, int32_t expert = -1);
 
-// Returns the layer that a full name belongs to by one of the map's patterns, or -1 where it
-// belongs to none.
+// Returns the layer that a full name belongs to by one of the map's patterns, or -1 if it belongs
+// to none.
 int32_t layer_of_name(const NameMap& map, const NamePrefix& prefix, std::string_view name);
 
-// Norm weights are the ones that norm_offset applies to.
+// Returns whether NameMap::norm_offset applies to weights of this role.
 bool is_norm(TensorRole role);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Configurations name modules in one of these ways: the name itself, a part of it, or a regular
-// expression.
+// A NamePattern matches names of modules, as configurations write them: the name itself, a part of
+// it, or a regular expression.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,9 @@ class NamePattern {
  public:
   static NamePattern exact(std::string text);
   static NamePattern part(std::string text);
-  // Matches at the start of a name, as Python's re.match does. Matching is bounded: an expression
-  // that backtracks without end matches nothing. kInvalidArgument: the text is no expression.
+  // Makes a pattern that matches at the start of a name, as Python's re.match does. Matching is
+  // bounded: an expression that backtracks too often matches nothing. Returns kInvalidArgument if
+  // the text is not a regular expression.
   static Result<NamePattern> regex(std::string text);
 
   bool matches(std::string_view name) const;
@@ -29,7 +30,7 @@ class NamePattern {
 
   Kind kind_;
   std::string text_;
-  std::shared_ptr<const Compiled> compiled_;  // shared by copies: it cannot be copied
+  std::shared_ptr<const Compiled> compiled_;  // shared because it cannot be copied
 };
 
 }  // namespace quire

@@ -6,7 +6,8 @@
 
 namespace quire {
 
-// Returns the first whose token embedding exists; the first of all when none does.
+// Returns the first prefix with which the token embedding exists, or the first prefix of all if
+// none fits.
 NamePrefix find_prefix(const NameMap& names, const TensorSource& source);
 
 }  // namespace quire

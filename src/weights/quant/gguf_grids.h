@@ -1,6 +1,6 @@
-// GGUF's IQ types have grids. A block names a point of a grid for every 8 (IQ1, IQ2) or 4 (IQ3)
-// weights. A coordinate of a point is a level: of 3 in 2 bits, or of 8 in 3 bits, the first
-// coordinate in the lowest bits.
+// The IQ types of GGUF quantize to grids. A block names a point of a grid for every 8 weights (IQ1,
+// IQ2) or every 4 (IQ3). Each coordinate of a point is one of 3 levels in 2 bits or one of 8 levels
+// in 3 bits, with the first coordinate in the lowest bits.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Blocks of 256 weights whose levels lie on a grid. The codes they become are the levels with a sign,
-// or in IQ1 with a shift, as Codebook lists them. Written against the format description of the ggml
-// project.
+// These are the readers of blocks of 256 weights whose levels lie on a grid. The codes are the
+// levels with a sign, or in IQ1 with a shift, as Codebook lists them. They follow the format
+// description of the ggml project.
 #include <bit>
 
 #include "base/dtype.h"
@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr uint8_t kNegative = 8;  // the codes of IQ2 and IQ3 have the sign in bit 3
-constexpr uint8_t kShiftUp = 3;   // the codes of IQ1 that are shifted up follow the three others
+constexpr uint8_t kShiftUp = 3;   // in IQ1, the three levels shifted up follow the three others
 
 template <typename T>
 T word_at(const std::byte* block, int64_t byte) {
@@ -26,10 +26,11 @@ void write_super_scale(uint16_t half, float factor, const BlockTarget& out) {
   std::memcpy(out.super_scale, &scale, sizeof scale);
 }
 
-// Scales are odd numbers, of which a code tells the half.
+// Returns the scale of a code: scales are odd numbers, 2 * code + 1.
 std::byte odd_scale(unsigned code) { return static_cast<std::byte>(2 * code + 1); }
 
-// The sign of the eighth weight makes the number of negative ones even.
+// Returns the signs of eight weights from those of seven: the eighth makes the number of negative
+// ones even.
 unsigned signs_of_7(unsigned bits) {
   return bits | (static_cast<unsigned>(std::popcount(bits)) & 1u) << 7;
 }
@@ -49,7 +50,7 @@ void write_shifted_point(unsigned point, bool is_down, uint8_t* codes) {
   }
 }
 
-// Reads the 4-bit codes of two scales a byte.
+// Reads 4-bit codes of scales, two per byte.
 void read_nibble_scales(const std::byte* scales, int64_t count, const BlockTarget& out) {
   for (int64_t g = 0; g < count; ++g)
     out.scales[g] = odd_scale(byte_at(scales, g / 2) >> (4 * (g % 2)) & 15u);
@@ -70,7 +71,7 @@ void read_iq1_s(const std::byte* block, const BlockTarget& out) {
 }
 
 void read_iq1_m(const std::byte* block, const BlockTarget& out) {
-  unsigned half = 0;  // of which each of four words of scales has four bits
+  unsigned half = 0;  // float16 whose bits are spread over four words of scales, four bits each
   for (int64_t word = 0; word < 4; ++word) {
     const unsigned scales = word_at<uint16_t>(block, 48 + 2 * word);
     half |= (scales >> 12) << (4 * word);

@@ -1,5 +1,5 @@
-// AWQ has the gemm layout: four-bit codes packed along the outputs, eight to a word, in an order of
-// their own; w[k][n] = (q - z) * s.
+// AWQ has the gemm layout: four-bit codes packed along the outputs, eight per word in a special
+// order; w[k][n] = (q - z) * s.
 #include <cstring>
 
 #include "weights/quant/quant_readers.h"
@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kWord = 8;  // codes
-// Column 8c + j of a word is this nibble.
+constexpr int64_t kWord = 8;  // codes per word
+// Column 8c + j is this nibble of word c.
 constexpr int kNibbleOf[kWord] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 uint32_t word_at(const RawTensor& tensor, int64_t index) {

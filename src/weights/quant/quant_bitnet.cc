@@ -1,5 +1,5 @@
-// BitNet's weights of -1, 0 and 1: four in a byte, which are a quarter of the matrix's rows apart, and
-// one scale for the matrix.
+// BitNet's weights are -1, 0 and 1. A byte holds four, from rows that are a quarter of the matrix
+// apart, and the matrix has one scale.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kRowsPerByte = 4;
-constexpr int64_t kGroupSize = 256;  // of as many weights kernels can sum up products of integers
+constexpr int64_t kGroupSize = 256;  // kernels can add up integer products of this many weights
 
 class BitNetMatrix final : public QuantMatrix {
  public:

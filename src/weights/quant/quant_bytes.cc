@@ -71,7 +71,7 @@ class ByteMatrix final : public QuantMatrix {
   ScaleLayout layout_;
 };
 
-// Finds the layout from the shape of the scales; what the configuration says must agree with it.
+// Finds the layout from the shape of the scales; the configuration must agree with it.
 Result<ScaleLayout> find_layout(const RawTensor& scales, const QuantScheme& scheme,
                                 const MatrixShape& shape) {
   const auto count = [](int64_t extent, int64_t size) { return (extent + size - 1) / size; };
@@ -95,7 +95,7 @@ Result<ScaleLayout> find_layout(const RawTensor& scales, const QuantScheme& sche
   return ScaleLayout{1, shape.columns};
 }
 
-// MXFP8 has powers of two as bytes.
+// Returns the type of the scales. MXFP8 has powers of two, one byte each.
 Result<ScaleType> byte_scale_type(const RawTensor& scales, const QuantScheme& scheme) {
   const bool is_power = scales.type_name == "U8" || scales.type_name == "F8_E8M0";
   return scheme.is_float && is_power ? ScaleType::kE8M0 : scale_type_of(scales);
@@ -123,7 +123,7 @@ Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
     QUIRE_ASSIGN_OR_RETURN(parts.zeros,
                            tensors.require("weight_zero_point", "I8", parts.scales->shape));
   }
-  // These are scales of activations, which are not quantized here for fp8.
+  // The scales of activations are not needed, because activations are not quantized for fp8.
   for (const std::string_view suffix : {"input_scale", "input_zero_point", "input_scale_inv"}) {
     static_cast<void>(tensors.find(suffix));
   }

@@ -63,7 +63,7 @@ class QuantConfig::Parser {
     } else if (method == "fp8" || method == "fbgemm_fp8") {
       read_fp8(object);
     } else if (method == "mxfp4") {
-      config_.method_ = QuantMethod::kMxfp4;  // its tensors say the rest
+      config_.method_ = QuantMethod::kMxfp4;  // the tensors say the rest
     } else if (method == "bitnet") {
       read_bitnet(object);
     } else if (method == "modelopt") {
@@ -95,7 +95,7 @@ class QuantConfig::Parser {
     }
   }
 
-  // Files of older tools hold one method's fields and not its name.
+  // Returns the method of a file of older tools, which has one method's fields but not its name.
   static std::string_view guess_method(const json::object& object) {
     if (object.contains("quantization")) return "modelopt";
     if (object.contains("w_bit")) return "awq";
@@ -160,7 +160,7 @@ class QuantConfig::Parser {
     config_.all_linear_ = scheme;
   }
 
-  // `dynamic` may set these fields anew for some modules.
+  // Reads the fields of GPTQ, which `dynamic` may override for some modules.
   void read_gptq_fields(const json::object& object, QuantScheme& scheme) {
     scheme.bits = static_cast<int>(integer(object, "bits", 1, 16).value_or(scheme.bits));
     if (scheme.bits != 2 && scheme.bits != 3 && scheme.bits != 4 && scheme.bits != 8) {
@@ -190,7 +190,8 @@ class QuantConfig::Parser {
     if (dynamic == nullptr || !status_.ok()) return;
     for (const auto& [key, value] : *dynamic) {
       const std::string_view text(key.data(), key.size());
-      if (text.starts_with("-:")) continue;  // those modules are not quantized, as is seen
+      // Such modules are not quantized, which their tensors show.
+      if (text.starts_with("-:")) continue;
       if (!value.is_object()) return fail("dynamic: expected an object, got {}", shown(value));
       QuantScheme special = scheme;
       read_gptq_fields(value.get_object(), special);
@@ -226,7 +227,8 @@ class QuantConfig::Parser {
     config_.all_linear_ = scheme;
   }
 
-  // Linear layers of two classes, which take the scale for different things.
+  // Reads BitNet, which has two classes of linear layers: one multiplies by the scale, the other
+  // divides.
   void read_bitnet(const json::object& object) {
     config_.method_ = QuantMethod::kBitNet;
     const std::string kind = string(object, "linear_class", "bitlinear");
@@ -278,7 +280,7 @@ class QuantConfig::Parser {
       read_group(std::string_view(name.data(), name.size()), value.get_object());
       if (!status_.ok()) return;
     }
-    // A name goes before an expression, and both go before a class.
+    // Names have precedence over expressions, and both over classes.
     std::stable_partition(rules_.begin(), rules_.end(),
                           [](const auto& rule) { return rule.second; });
     for (auto& [rule, is_name] : rules_) config_.rules_.push_back(std::move(rule));
@@ -300,7 +302,7 @@ class QuantConfig::Parser {
     if (find(group, "format") != nullptr) check_format(string(group, "format", ""));
     QuantScheme scheme = read_weights(*weights);
     if (const json::object* activations = object(group, "input_activations")) {
-      // "local" is dynamic over groups, true over tokens.
+      // "local" means dynamic scales per group, true means dynamic scales per token.
       const json::value* dynamic = find(*activations, "dynamic");
       const bool fixed = dynamic == nullptr || (dynamic->is_bool() && !dynamic->get_bool());
       scheme.activations = fixed ? QuantActivations::kStatic : QuantActivations::kDynamic;
@@ -345,7 +347,7 @@ class QuantConfig::Parser {
       refuse("strategy: expected tensor, channel, group, tensor_group or block, got '{}'",
              strategy);
     }
-    // Order by weight changes nothing in the file, and order by group brings a g_idx.
+    // Ordering by weight changes nothing in the file; ordering by group adds a g_idx.
     const json::value* order = find(weights, "actorder");
     scheme.act_order =
         order != nullptr && (order->is_string() ? order->get_string() == "group"

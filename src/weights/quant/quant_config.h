@@ -1,6 +1,6 @@
 // A QuantConfig is what a checkpoint says about its quantization: quantization_config of
-// config.json, or the quantize_config.json of older tools. Which modules are quantized at all is
-// seen from their tensors; this says what the numbers in those tensors mean.
+// config.json, or the quantize_config.json of older tools. The tensors of a module tell whether it
+// is quantized; the QuantConfig says what the numbers in those tensors mean.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace quire {
 
 enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors, kMxfp4, kBitNet };
 
-// QuantActivations says what enters the products of a quantized layer, as the checkpoint was made
-// for.
+// QuantActivations says which activations the quantized layers of a checkpoint were made for:
+// floats, or codes with scales that are computed per input or fixed.
 enum class QuantActivations : uint8_t { kFloat, kDynamic, kStatic };
 
 // A QuantScheme says how the codes of one module turn into weights.
@@ -25,8 +25,8 @@ struct QuantScheme {
   int bits = 0;
   bool is_float = false;  // e4m3 (8 bits) or e2m1 (4 bits) instead of integers
   bool symmetric = true;
-  // So many inputs share a scale, and with -1 a whole row does. It is empty when the tensors alone
-  // say it.
+  // The number of inputs that share a scale; -1 means a whole row. Empty if only the tensors say
+  // it.
   std::optional<int64_t> group_size = {};
   std::optional<int64_t> block_rows = {};  // outputs that share a scale, in block-wise schemes
   bool zeros_less_one = false;             // GPTQ's first format stores zero points minus one
@@ -43,16 +43,17 @@ class QuantConfig {
   // Without a quantization_config there is no method.
   QuantConfig() = default;
 
-  // `where` begins messages. kUnimplemented: a method or format that Quire does not read, by name.
-  // kInvalidArgument: a field that does not fit.
+  // Parses the JSON of a quantization_config; messages begin with `where`. Returns kUnimplemented,
+  // with the name, for a method or format that Quire does not read, and kInvalidArgument for a
+  // field that does not fit.
   static Result<QuantConfig> parse(std::string_view json, std::string_view where);
 
   QuantMethod method() const { return method_; }
   std::string description() const;  // "compressed-tensors, int4 in groups of 128"
 
   // Returns the scheme of a module whose tensors say that it is quantized
-  // ("model.layers.0.mlp.up_proj"); nullptr when the configuration has none for it. It is valid as
-  // long as the config.
+  // ("model.layers.0.mlp.up_proj"), or nullptr if the configuration has no scheme for it. The
+  // scheme is valid as long as the config.
   const QuantScheme* scheme(std::string_view module) const;
 
  private:
@@ -63,8 +64,8 @@ class QuantConfig {
   class Parser;
 
   QuantMethod method_ = QuantMethod::kNone;
-  std::optional<QuantScheme> all_linear_;  // of modules that no rule names
-  std::vector<Rule> rules_;                // the first that matches counts
+  std::optional<QuantScheme> all_linear_;  // for modules that no rule names
+  std::vector<Rule> rules_;                // the first match counts
 };
 
 }  // namespace quire

@@ -1,7 +1,7 @@
-// Weights of four-bit floats (e2m1), two in a byte, the even input in the low nibble:
+// These are weights of four-bit floats (e2m1), two per byte, the even input in the low nibble:
 // compressed-tensors' nvfp4- and mxfp4-pack-quantized, and ModelOpt's NVFP4. MX has a power of two
-// (E8M0) per 32 inputs. NVFP4 has an e4m3 scale per 16 inputs and one factor for the tensor, which
-// compressed-tensors stores as the divisor: its reciprocal, rounded to float, is the factor.
+// (E8M0) per 32 inputs. NVFP4 has an e4m3 scale per 16 inputs and one factor for the tensor.
+// compressed-tensors stores a divisor instead: its reciprocal, rounded to float, is the factor.
 #include <cstring>
 
 #include "weights/quant/quant_readers.h"
@@ -45,7 +45,7 @@ class Fp4Matrix final : public QuantMatrix {
   Fp4Parts parts_;
 };
 
-// A positive number.
+// Reads the factor, which must be positive.
 Result<float> read_factor(const RawTensor& tensor) {
   if (tensor.dtype != DType::kF32 || tensor.num_elements() != 1) {
     return invalid_argument("tensor '{}': expected one F32, got {} of {}", tensor.name,
@@ -86,7 +86,7 @@ Result<std::unique_ptr<QuantMatrix>> open_fp4_matrix(ModuleTensors& tensors,
     QUIRE_ASSIGN_OR_RETURN(parts.factor, read_factor(*factor));
     if (divides) parts.factor = 1.0f / parts.factor;
   }
-  // Scales of activations, which are not quantized here.
+  // The scales of activations are not needed, because activations are not quantized.
   for (const std::string_view suffix : {"input_global_scale", "input_scale"}) {
     static_cast<void>(tensors.find(suffix));
   }

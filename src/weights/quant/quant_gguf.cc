@@ -176,8 +176,8 @@ void read_iq4_xs(const std::byte* block, const BlockTarget& out) {
   }
 }
 
-// Five ternary digits share a byte: byte b of `count` holds elements b + count * i, the first one
-// as the highest digit. b * 3^i mod 256 has digit i in front, as 3 * (b * 3^i) / 256 tells.
+// Five ternary digits share a byte: byte b of `count` holds elements b + count * i, the first as
+// the highest digit. b * 3^i mod 256 has digit i in front, which is 3 * (b * 3^i mod 256) / 256.
 void split_ternary(const std::byte* from, int64_t count, int64_t num_digits, uint8_t* codes) {
   for (int64_t b = 0; b < count; ++b) {
     unsigned rest = byte_at(from, b);
@@ -229,8 +229,8 @@ constexpr QuantSpec super(int bits, int offset, int64_t group, ScaleType scales,
           .super_scale_type = ScaleType::kF16,
           .super_group_size = kSuper};
 }
-// An IQ type of less than 4 bits is held in 4-bit codes of its levels and signs. Its super-scales
-// are float32, since an eighth of a float16 may be none.
+// An IQ type with less than 4 bits is stored as 4-bit codes of its levels and signs. Its
+// super-scales are float32, because an eighth of a float16 may not be a float16.
 constexpr QuantSpec grid(int64_t group, Codebook codebook) {
   return {.bits = 4,
           .codebook = codebook,
@@ -334,7 +334,7 @@ Result<std::unique_ptr<QuantMatrix>> open_gguf_matrix(const RawTensor& tensor,
   QUIRE_CHECK(reader != nullptr, "{} is not a quantized ggml type", tensor.type_name);
   QUIRE_RETURN_IF_ERROR(
       check_type_and_shape(tensor, tensor.type_name, {shape.rows, shape.columns}));
-  // Both follow from the shape and have been checked by the reader of the file.
+  // Both follow from the shape and were checked when the file was read.
   QUIRE_CHECK(shape.columns % reader->block_elements == 0 &&
               static_cast<int64_t>(tensor.data.size()) ==
                   shape.rows * (shape.columns / reader->block_elements) * reader->block_bytes);

@@ -79,10 +79,11 @@ class GptqMatrix final : public QuantMatrix {
 
   GptqParts parts_;
   uint32_t zero_step_;
-  std::vector<int32_t> place_;  // of each input among the ordered ones; empty: as it is
+  // The place of each input in the order by groups; empty if that is the order of inputs.
+  std::vector<int32_t> place_;
 };
 
-// Returns the value that every zero point has, as stored; nullopt when they differ.
+// Returns the stored value that all zero points have, or nullopt if they differ.
 std::optional<uint32_t> common_zero(const RawTensor& zeros, int64_t outputs, int bits) {
   const int64_t words = zeros.shape[1];
   std::optional<uint32_t> common;
@@ -111,7 +112,8 @@ Result<GptqParts> find_parts(ModuleTensors& tensors, int bits, int64_t groups,
   return parts;
 }
 
-// Groups in the order of inputs need no g_idx, whatever desc_act says.
+// Returns whether groups follow the order of inputs, so that no g_idx is needed, whatever desc_act
+// says.
 bool is_plain_order(const std::vector<int32_t>& order) {
   for (size_t j = 0; j < order.size(); ++j) {
     if (order[j] != static_cast<int32_t>(j)) return false;
@@ -139,8 +141,8 @@ Result<std::unique_ptr<QuantMatrix>> open_gptq_matrix(ModuleTensors& tensors,
     QUIRE_RETURN_IF_ERROR(tensors.require("g_idx").status());
   }
 
-  // Symmetric files hold one zero point, the middle of the range. Some say that they store it minus
-  // one and do not: its value decides.
+  // Symmetric files have one zero point, the middle of the range. Some files claim to store it
+  // minus one and do not, so its value decides.
   const uint32_t middle = 1u << (scheme.bits - 1);
   const auto common = common_zero(*parts.zeros, shape.rows, scheme.bits);
   const bool is_middle = scheme.symmetric && (common == middle || common == middle - 1);

@@ -1,6 +1,6 @@
 // A QuantMatrix is one quantized matrix of a checkpoint, checked, and readable row by row in the
-// terms of the kernels (kernels/api/quant_spec.h): every format on disk ends here, and nothing is
-// rounded on the way.
+// format of the kernels (kernels/api/quant_spec.h). All formats on disk are read as a QuantMatrix,
+// and nothing is rounded on the way.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const auto matrix, open_quant_matrix(source, config, module, shape));
 //   QuantRowBuffer rows(matrix->spec(), matrix->columns(), 128);
@@ -27,8 +27,8 @@ struct MatrixShape {
   int64_t columns = 0;  // K, inputs
 };
 
-// read_rows() writes here: the arrays of QuantRows, each at its first row to be written. An array
-// is null where the spec has none.
+// A QuantRowTarget is where read_rows() writes: the arrays of QuantRows, each at its first row to
+// be written. An array is null if the spec has none.
 struct QuantRowTarget {
   uint8_t* codes = nullptr;
   std::byte* scales = nullptr;
@@ -48,16 +48,15 @@ class QuantMatrix {
   const QuantSpec& spec() const { return spec_; }
   int64_t rows() const { return shape_.rows; }
   int64_t columns() const { return shape_.columns; }
-  // With spec().has_column_order, column j of what read_rows() writes is input order[j].
+  // If spec().has_column_order, column j of what read_rows() writes is input order[j].
   std::span<const int32_t> column_order() const { return column_order_; }
-  // These say what activations the checkpoint was made for, and give the fixed scale of static
-  // ones.
+  // Returns the kind of activations that the checkpoint was made for.
   QuantActivations activations() const { return activations_; }
-  // Returns all that is read, and what belongs to the module without being needed here.
+  // Returns all tensors of the module: those that are read, and those that are not needed here.
   std::span<const RawTensor* const> tensors() const { return tensors_; }
 
-  // Reads rows [first_row, first_row + num_rows). kDataLoss: a scale that is not finite, or a code
-  // that is no number.
+  // Reads rows [first_row, first_row + num_rows). Returns kDataLoss for a scale that is not finite
+  // or a code that stands for no number.
   virtual Status read_rows(int64_t first_row, int64_t num_rows,
                            const QuantRowTarget& out) const = 0;
 
@@ -71,18 +70,18 @@ class QuantMatrix {
   std::vector<const RawTensor*> tensors_;
 };
 
-// A QuantRowBuffer is memory for some rows of one spec.
+// A QuantRowBuffer is memory for a number of rows of one spec.
 class QuantRowBuffer {
  public:
   QuantRowBuffer(const QuantSpec& spec, int64_t columns, int64_t max_rows);
 
   QuantRowTarget at(int64_t row);
-  // Returns the first num_rows rows, as rows [first_row, …) of the packed weight.
+  // Returns the first num_rows rows of the buffer, as rows [first_row, …) of the packed weight.
   QuantRows view(int64_t first_row, int64_t num_rows) const;
 
  private:
   struct Array {
-    int64_t row_bytes = 0;  // 0: the spec has no such array
+    int64_t row_bytes = 0;  // 0 if the spec has no such array
     std::vector<std::byte> bytes = {};
     std::byte* at(int64_t row) { return row_bytes == 0 ? nullptr : bytes.data() + row * row_bytes; }
     const std::byte* data() const { return row_bytes == 0 ? nullptr : bytes.data(); }
@@ -90,21 +89,23 @@ class QuantRowBuffer {
   Array codes_, scales_, mins_, zeros_, super_scales_, super_mins_;
 };
 
-// Returns the bytes of one element of a scale array; 0 for kNone.
+// Returns the bytes of one element of a scale array, or 0 for kNone.
 int64_t scale_bytes(ScaleType type);
 
-// Signed bytes become codes by this offset.
+// The offset that is added to signed bytes to make them codes.
 inline constexpr int32_t kInt8Offset = 128;
 
-// Returns how a quantized GGUF type ("Q4_K") is packed; nullopt for a type that is not read.
+// Returns how a quantized GGUF type ("Q4_K") is packed, or nullopt for a type that Quire does not
+// read.
 std::optional<QuantSpec> ggml_quant_spec(std::string_view type_name);
 
 // Returns whether the tensors of `module` ("model.layers.0.mlp.up_proj") hold a quantized weight.
 bool is_quantized_module(const TensorSource& source, std::string_view module);
 
-// Opens the weight of a module for which is_quantized_module() is true. kNotFound: a tensor that
-// the scheme needs is missing. kInvalidArgument: a shape, type or size contradicts the model or the
-// configuration. kUnimplemented: a type that Quire does not read, by name.
+// Opens the weight of a module for which is_quantized_module() is true. Returns kNotFound if a
+// tensor that the scheme needs is missing; kInvalidArgument if a shape, type or size contradicts
+// the model or the configuration; kUnimplemented, with its name, for a type that Quire does not
+// read.
 Result<std::unique_ptr<QuantMatrix>> open_quant_matrix(const TensorSource& source,
                                                        const QuantConfig& config,
                                                        std::string_view module,

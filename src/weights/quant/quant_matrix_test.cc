@@ -1,5 +1,5 @@
 // Every layout on disk is compared bit by bit with weights that were computed without Quire
-// (tools/make_quant_vectors.py), and every lie that a file can tell about itself is refused.
+// (tools/make_quant_vectors.py), and every contradiction that a file can contain is refused.
 #include "weights/quant/quant_matrix.h"
 
 #include <gtest/gtest.h>
@@ -70,8 +70,7 @@ float codebook_value(const QuantSpec& spec, uint8_t code) {
   return e4m3(code);
 }
 
-// Returns one row of canonical numbers as floats, each step rounded as quant_spec.h says, in the
-// order of the inputs.
+// Returns one row as floats in the order of the inputs, each step rounded as quant_spec.h says.
 std::vector<float> row_values(const QuantMatrix& matrix, const QuantRowTarget& row) {
   const QuantSpec& spec = matrix.spec();
   std::vector<float> values(static_cast<size_t>(matrix.columns()));
@@ -96,7 +95,7 @@ std::vector<float> row_values(const QuantMatrix& matrix, const QuantRowTarget& r
 }
 
 void expect_exact(const QuantMatrix& matrix, const RawTensor& expected) {
-  constexpr int64_t kAtOnce = 7;  // falls on no word, block or group
+  constexpr int64_t kAtOnce = 7;  // rows; not aligned to any word, block or group
   QuantRowBuffer rows(matrix.spec(), matrix.columns(), kAtOnce);
   for (int64_t first = 0; first < matrix.rows(); first += kAtOnce) {
     const int64_t count = std::min(kAtOnce, matrix.rows() - first);
@@ -148,7 +147,7 @@ std::vector<std::string> vector_names() {
 INSTANTIATE_TEST_SUITE_P(All, QuantVectors, ::testing::ValuesIn(vector_names()),
                          [](const auto& info) { return info.param; });
 
-// Reads every quantized matrix of a GGUF file, beside which stands what it holds.
+// Reads every quantized matrix of a GGUF file and compares it with the expected values beside it.
 void expect_exact_file(const std::string& name, int num_expected) {
   const auto files = ModelFiles::open((vectors_dir() / name).string());
   ASSERT_TRUE(files.ok()) << files.status().message();
@@ -175,7 +174,7 @@ void expect_exact_file(const std::string& name, int num_expected) {
 TEST(QuantBlocks, DecodeExactly) { expect_exact_file("blocks.gguf", 12); }
 TEST(QuantBlocks, GridsDecodeExactly) { expect_exact_file("grids.gguf", 9); }
 
-// A Lie is a golden with one thing changed, and what opening or reading it says.
+// A Lie is a golden with one thing changed, and the error that opening or reading it must return.
 class Lie {
  public:
   explicit Lie(const std::string& name) {

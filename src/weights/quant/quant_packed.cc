@@ -1,5 +1,5 @@
-// compressed-tensors' pack-quantized stores codes and zero points plus 2^(bits - 1), with codes
-// packed along the inputs and zero points along the outputs.
+// compressed-tensors' pack-quantized stores codes and zero points plus 2^(bits - 1); codes are
+// packed along the inputs, zero points along the outputs.
 #include <algorithm>
 #include <cstring>
 
@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Values of `bits` bits lie in 32-bit words: end to end, or, in files of older tools, as many as
-// fit into each word.
+// A Packing says how values of `bits` bits lie in 32-bit words: end to end, or, in files of older
+// tools, as many as fit into each word.
 struct Packing {
   int bits;
   bool padded;
@@ -110,7 +110,7 @@ Status check_stated_shape(ModuleTensors& tensors, const MatrixShape& shape) {
   return {};
 }
 
-// How many values lie in a word follows from the number of words.
+// Finds the packing from the number of words.
 Result<Packing> find_packing(const RawTensor& codes, int bits, const MatrixShape& shape) {
   const Packing dense{bits, false};
   const Packing padded{bits, true};
@@ -140,7 +140,7 @@ Status find_zeros(ModuleTensors& tensors, const Packing& packing, int64_t groups
   return check_type_and_shape(*parts.zeros, "I32", {packing.words(shape.rows), groups});
 }
 
-// Returns the width that the kernels have for such codes.
+// Returns the width that the kernels use for codes of so many bits.
 int kernel_bits(int bits) { return bits == 1 ? 2 : bits == 7 ? 8 : bits; }
 
 }  // namespace

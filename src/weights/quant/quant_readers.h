@@ -1,5 +1,5 @@
-// These are the readers behind open_quant_matrix(), one per family of formats, and what they share.
-// They are not meant for other folders.
+// These are the readers behind open_quant_matrix(), one per family of formats, and the helpers that
+// they share. They are not meant for other folders.
 #pragma once
 
 #include <cmath>
@@ -11,17 +11,17 @@
 
 namespace quire {
 
-// A module being opened: finds its tensors and remembers them.
+// ModuleTensors finds the tensors of a module that is being opened, and records which were found.
 class ModuleTensors {
  public:
   ModuleTensors(const TensorSource& source, std::string_view module)
       : source_(source), module_(module) {}
 
   std::string_view module() const { return module_; }
-  // MODULE.suffix; nullptr when absent. What was found counts as used.
+  // Returns the tensor MODULE.suffix, or nullptr if it is absent, and records it as used.
   const RawTensor* find(std::string_view suffix);
   Result<const RawTensor*> require(std::string_view suffix);
-  // Does as require(), for a tensor of this type and shape.
+  // Returns a tensor like require() above, if it has this type and shape.
   Result<const RawTensor*> require(std::string_view suffix, std::string_view type_name,
                                    const std::vector<int64_t>& shape);
   std::vector<const RawTensor*> used() const { return used_; }
@@ -35,15 +35,15 @@ class ModuleTensors {
 Status check_type_and_shape(const RawTensor& tensor, std::string_view type_name,
                             const std::vector<int64_t>& shape);
 
-// Scales of F32, F16 or BF16; anything else is an error.
+// Returns the type of scales in F32, F16 or BF16; for any other type, returns an error.
 Result<ScaleType> scale_type_of(const RawTensor& tensor);
 
 // Fails with kDataLoss unless each of the `count` scales of `type` at `scales` is finite.
 Status check_finite(std::string_view tensor_name, const std::byte* scales, ScaleType type,
                     int64_t count);
 
-// Reads value `index` of a stream of `bits`-bit numbers, lowest bits first, across 32-bit words.
-// `words[i * stride]` is word i and need not be aligned.
+// PackedBits reads numbers of `bits` bits from a stream of 32-bit words, lowest bits first. Word i
+// is at `words` + i * `stride_words` words and need not be aligned.
 class PackedBits {
  public:
   PackedBits(const std::byte* words, int64_t stride_words, int bits)
@@ -57,13 +57,13 @@ class PackedBits {
   int bits_;
 };
 
-// Returns the columns sorted by group, from the group of each column. Groups must be as large as
-// group_size (the last may be smaller) and lie in [0, num_groups); else one line says which does
-// not.
+// Returns the columns sorted by group; `g_idx` holds the group of each column. Every group must
+// have group_size columns (the last may have fewer) and lie in [0, num_groups); otherwise the error
+// says in one line which group does not.
 Result<std::vector<int32_t>> order_by_group(const RawTensor& g_idx, int64_t columns,
                                             int64_t group_size);
 
-// The number of groups along `columns`; group_size -1 means one.
+// Returns the number of groups along `columns`; group_size -1 means one group.
 int64_t count_groups(int64_t columns, int64_t group_size);
 
 Result<std::unique_ptr<QuantMatrix>> open_gguf_matrix(const RawTensor& tensor,
@@ -74,7 +74,7 @@ Result<std::unique_ptr<QuantMatrix>> open_awq_matrix(ModuleTensors& tensors,
 Result<std::unique_ptr<QuantMatrix>> open_gptq_matrix(ModuleTensors& tensors,
                                                       const QuantScheme& scheme,
                                                       const MatrixShape& shape);
-// compressed-tensors' pack-quantized.
+// Opens the pack-quantized format of compressed-tensors.
 Result<std::unique_ptr<QuantMatrix>> open_packed_matrix(ModuleTensors& tensors,
                                                         const QuantScheme& scheme,
                                                         const MatrixShape& shape);

@@ -1,4 +1,4 @@
-// This text comes out of untrusted files.
+// This function makes text from untrusted files safe to print.
 #pragma once
 
 #include <string_view>

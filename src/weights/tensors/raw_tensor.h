@@ -1,5 +1,5 @@
-// A RawTensor is one tensor as it lies in a checkpoint file: borrowed bytes and what the file says
-// about them, with nothing converted.
+// A RawTensor is one tensor as a checkpoint file stores it: borrowed bytes, not converted, and what
+// the file says about them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace quire {
 struct RawTensor {
   std::string name;
   std::string_view type_name;  // as the format spells it: "BF16", "F8_E4M3", "Q4_K"; static storage
-  std::optional<DType> dtype;  // empty for types Quire has no element type for
+  std::optional<DType> dtype;  // empty if Quire has no element type for it
   std::vector<int64_t> shape;  // row-major, outermost dimension first; empty for a scalar
   // The size is checked against the type and shape. The data need not be aligned to the type.
   std::span<const std::byte> data;

@@ -1,4 +1,4 @@
-// These checkpoints are made for tests: tensors of any type in a safetensors file in memory.
+// These helpers make checkpoints for tests: tensors of any type in a safetensors file in memory.
 #pragma once
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ class CheckpointBuilder {
     std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
   }
 
-  // The files are valid as long as the builder and until the next call.
+  // Returns files that are valid as long as the builder and until the next call.
   ModelFiles open() {
     std::string header, data;
     for (const Tensor& tensor : tensors_) {
