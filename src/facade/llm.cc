@@ -14,6 +14,7 @@
 #include "facade/model_bundle.h"
 #include "facade/model_images.h"
 #include "facade/running_llm.h"
+#include "facade/tokenizer/cut_text.h"
 
 namespace quire {
 namespace {
@@ -244,13 +245,10 @@ struct LLM::Impl {
   // tokenizer puts around it.
   Result<EncodedPair> encode_cut(const std::string& text, bool truncate) const {
     QUIRE_ASSIGN_OR_RETURN(EncodedPair whole, encode_one(text));
-    const int64_t excess = std::ssize(whole.ids) - model.max_model_len;
-    if (!truncate || excess <= 0) return whole;
+    if (!truncate || std::ssize(whole.ids) <= model.max_model_len) return whole;
     QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> bare,
                            encode(text, /*add_special_tokens=*/false));
-    const auto at = std::search(whole.ids.begin(), whole.ids.end(), bare.begin(), bare.end());
-    const auto end = at + std::ssize(bare);
-    whole.ids.erase(end - std::min<int64_t>(excess, std::ssize(bare)), end);
+    QUIRE_ASSIGN_OR_RETURN(whole.ids, cut_text(std::move(whole.ids), bare, model.max_model_len));
     return whole;
   }
 
