@@ -14,20 +14,28 @@ KvHandovers::~KvHandovers() {
   }
 }
 
-Status KvHandovers::check(GenerationRequest& request) {
-  if (request.hands_over_kv && (!options_.gives || files_ == nullptr))
-    return invalid_argument("kv_transfer_params: this server hands no KV over");
+Status KvHandovers::prepare(GenerationRequest& request) {
+  if (request.hands_over_kv && (!options_.gives || files_ == nullptr)) {
+    return invalid_argument(
+        "kv_transfer_params: expected do_remote_decode to be false, since this server hands no KV "
+        "over, got true");
+  }
   if (request.handover == nullptr) return {};
-  if (!options_.takes || files_ == nullptr)
-    return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
+  if (!options_.takes || files_ == nullptr) {
+    return invalid_argument(
+        "kv_transfer_params: expected do_remote_prefill to be false, since this server takes no KV "
+        "over, got the KV of {} tokens",
+        handover.num_tokens);
+  }
   const int32_t cell_tokens = kv_.options().files.cell_tokens;
   // There may be one more file, of states.
   const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;
   Status status = files_->check_pool(handover.pool);
   if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
-    status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
-                              handover.num_tokens, request.prompt_token_ids.size());
+    status = invalid_argument(
+        "expected at most {} files of 0 or more of the prompt's {} tokens, got {} files of {}",
+        most_files, request.prompt_token_ids.size(), handover.files.size(), handover.num_tokens);
   }
   if (status.ok()) status = files_->look_for(handover.files);
   if (status.ok()) return {};
