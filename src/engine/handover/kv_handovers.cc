@@ -31,7 +31,7 @@ Status KvHandovers::prepare(GenerationRequest& request) {
   const int32_t cell_tokens = kv_.options().files.cell_tokens;
   // There may be one more file, of states.
   const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;
-  Status status = files_->check_pool(handover.pool);
+  Status status = files_->check_file_set(handover.file_set);
   if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
     status = invalid_argument(
         "expected at most {} files of 0 or more of the prompt's {} tokens, got {} files of {}",
@@ -127,8 +127,10 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
     ++num_handovers_;
     num_tokens_ += num_tokens;
     files.lease(stored.files, now_us + options_.lease_us);
-    waiting.answer.delta.handover = std::make_shared<const KvHandover>(KvHandover{
-        .pool = files_->pool(), .files = std::move(stored.files), .num_tokens = num_tokens});
+    waiting.answer.delta.handover =
+        std::make_shared<const KvHandover>(KvHandover{.file_set = files_->file_set(),
+                                                      .files = std::move(stored.files),
+                                                      .num_tokens = num_tokens});
   }
   waiting.hold.release();
   kv_.close(waiting.sequence);

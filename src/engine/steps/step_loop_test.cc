@@ -22,8 +22,8 @@ class CountingFiles final : public KvFiles {
   void load(KvLoadJob) override {}
   void remove(std::string) override {}
   void poll(std::vector<KvFileEvent>&) override {}
-  std::string pool() const override { return "counting"; }
-  Status check_pool(const std::string&) const override { return {}; }
+  std::string file_set() const override { return "counting"; }
+  Status check_file_set(const std::string&) const override { return {}; }
   Status look_for(std::span<const std::string>) override { return {}; }
   int64_t file_bytes(KvPool, int32_t num_cells, int32_t) const override { return num_cells; }
 
@@ -48,8 +48,7 @@ FailedCopies run_with_failing_copies(bool overlaps, bool has_requests,
   options.fake.keeps_blocks_on_host = true;
   options.engine.kv_offload_bytes = options.fake.kv_spec.block_bytes * 100;
   options.engine.kv.files = {.capacity_bytes = 1000, .run_blocks = 100, .cell_tokens = 2};
-  options.engine.open_kv_files =
-      [&](const KvHostMemory&) -> Result<std::unique_ptr<KvFiles>> {
+  options.engine.open_kv_files = [&](const KvHostMemory&) -> Result<std::unique_ptr<KvFiles>> {
     return std::unique_ptr<KvFiles>(new CountingFiles(seen.num_stores));
   };
   options.fake.fail_step = [&](const StepPlan& plan) {
@@ -74,9 +73,8 @@ TEST(HostCopies, AreNotStoredOnceTheDeviceIsLost) {
   for (const bool overlaps : {false, true}) {
     for (const bool has_requests : {false, true}) {
       SCOPED_TRACE(testing::Message() << overlaps << ' ' << has_requests);
-      const FailedCopies lost = run_with_failing_copies(overlaps, has_requests, [] {
-        return unavailable("the device is lost");
-      });
+      const FailedCopies lost = run_with_failing_copies(
+          overlaps, has_requests, [] { return unavailable("the device is lost"); });
       EXPECT_EQ(lost.num_failures, 1);
       EXPECT_EQ(lost.lost.code(), StatusCode::kUnavailable);
       EXPECT_EQ(lost.num_stores, 0);
