@@ -140,9 +140,9 @@ class LLM {
   Status unload_adapter(const std::string& name);
   std::vector<std::string> adapters() const;  // the names
 
-  // Returns one output per prompt, in the order of the prompts; all prompts run together. The first
-  // error fails the whole call. Here and below `adapter` is the name of a loaded adapter, and an
-  // empty name stands for the model itself.
+  // Returns one output per prompt, in the order of the prompts, of which there may be any number;
+  // all prompts run together. The first error fails the whole call. Here and below `adapter` is the
+  // name of a loaded adapter, and an empty name stands for the model itself.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
                                               const SamplingParams& params, int32_t num_choices = 1,
                                               const TextRule& rule = {},

@@ -71,8 +71,10 @@ class Executor {
   virtual Status warm_up() = 0;
   // Runs one forward pass. An error means that the whole step failed: the engine fails the requests
   // in the plan and goes on. kUnavailable means that the device, and with it the executor, is lost.
+  // An executor that cannot make the host_copies of a plan is lost too, since nobody knows any
+  // longer what the blocks hold.
   //
-  // After a step has failed, here, in submit() or in collect():
+  // After a step has failed, here, in submit() or in collect(), without the loss of the executor:
   //   - `dropped` and `host_copies` of its plan have taken effect and are not sent again
   //   - the state of its requests is unknown. The next plan drops them, and may send them again
   //   - a plan may drop requests that the executor does not know

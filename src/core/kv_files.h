@@ -55,11 +55,11 @@ struct KvStoreJob {
   std::vector<BlockId> host_blocks;  // [blocks of the run][groups of its pool]
 };
 
-// Cells [first, first + count) of a file's run.
+// Cells [first_in_run, first_in_run + count) of a file's run.
 struct KvSource {
   std::string file;
-  int32_t first_cell = 0;  // index of the run's first cell in its sequence
-  int32_t first = 0;
+  int32_t run_first_cell = 0;  // KvRun::first_cell, an index in the sequence
+  int32_t first_in_run = 0;
   int32_t count = 0;
 };
 
@@ -93,7 +93,7 @@ struct KvFileEvent {
 
 // What one engine tells another one for which it has left the KV of a prompt in files.
 struct KvHandover {
-  std::string pool;                // KvFiles::pool() of the engine that wrote the files
+  std::string file_set;            // KvFiles::file_set() of the engine that wrote the files
   std::vector<std::string> files;  // in the order of their tokens
   int32_t num_tokens = 0;          // leading tokens of the prompt, in whole blocks of that engine
 };
@@ -109,11 +109,12 @@ class KvFiles {
   virtual void remove(std::string file) = 0;
   // Appends the events since the last call.
   virtual void poll(std::vector<KvFileEvent>& out) = 0;
-  // Returns a name made of the files' directory, model, element types and program.
-  virtual std::string pool() const = 0;
-  // Returns ok if this engine can read the KV files of an engine whose pool() is `pool`, else
-  // kNotFound, which says what differs.
-  virtual Status check_pool(const std::string& pool) const = 0;
+  // Returns the name of the set that its files belong to, made of their directory, model, element
+  // types and program.
+  virtual std::string file_set() const = 0;
+  // Returns ok if this engine can read the KV files of an engine whose file_set() is `file_set`,
+  // else kNotFound, which says what differs.
+  virtual Status check_file_set(const std::string& file_set) const = 0;
   // Returns ok if all of these files are there; the next poll() reports those that are new to this
   // engine. kInvalidArgument: some are not names of KV files. kNotFound: some are not there. Any
   // thread may call it.

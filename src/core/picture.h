@@ -44,10 +44,11 @@ struct PictureShape {
   int32_t max_tokens = 0;       // of a picture with all its tiles; 0: no bound
   std::vector<TileGrid> grids;  // for kBestGrid and kBestCanvas
 
-  // Returns the most tiles, at most `wanted`, that a picture may have beside its whole.
+  // Returns the most tiles, at least 0 and at most `wanted`, that a picture may have beside its
+  // whole.
   int32_t max_tiles(int32_t wanted) const {
-    if (max_tokens == 0) return wanted;
-    return std::min(wanted, max_tokens / num_embeddings - 1);
+    if (max_tokens == 0 || num_embeddings == 0) return wanted;
+    return std::clamp(max_tokens / num_embeddings - 1, 0, std::max(0, wanted));
   }
 
   // Whether the picture is a source that all tokens of a prompt attend to; a request has one at

@@ -189,7 +189,7 @@ Status Engine::prepare(GenerationRequest& request) {
     QUIRE_RETURN_IF_ERROR(make_source_of_prompt(model_.media.text_source, request));
   QUIRE_RETURN_IF_ERROR(check_request(request, limits_));
   QUIRE_RETURN_IF_ERROR(structured_outputs_.constrain(request));
-  return handovers_.check(request);
+  return handovers_.prepare(request);
 }
 
 EngineStats Engine::stats(int64_t num_submitted) const {

@@ -76,14 +76,24 @@ Status check_source(const GenerationRequest& request, const RequestLimits& limit
       request.media.front().item->rgb.empty() != is_picture &&
       request.media.front().shown_from >= 0 &&
       request.media.front().shown_from < (is_picture ? std::ssize(request.prompt_token_ids) : 1);
-  if (!is_there && is_picture)
-    return invalid_argument("media: expected one picture, in the place of a token of the prompt");
-  if (!is_there && is_text)
-    return invalid_argument("media: expected none, since the model's encoder reads the prompt");
+  const size_t num_items = request.media.size();
+  if (!is_there && is_picture) {
+    return invalid_argument(
+        "media: expected one picture, in the place of one of {} tokens of the prompt, got {} "
+        "items, "
+        "the first in the place of token {}",
+        request.prompt_token_ids.size(), num_items, request.media.front().shown_from);
+  }
+  if (!is_there && is_text) {
+    return invalid_argument(
+        "media: expected none, since the model's encoder reads the prompt, got {} items",
+        num_items);
+  }
   if (!is_there) {
     return invalid_argument(
-        "expected a recording beside the prompt: the model writes down what is said "
-        "(/v1/audio/transcriptions)");
+        "media: expected one recording beside the prompt, since the model writes down what is said "
+        "(/v1/audio/transcriptions), got {}",
+        num_items == 0 ? "none" : fmt::format("{} items that are not that", num_items));
   }
   const int32_t size = request.media.front().item->num_embeddings;
   if (size > 0 && size <= limits.media.max_item_embeddings) return {};
@@ -93,8 +103,10 @@ Status check_source(const GenerationRequest& request, const RequestLimits& limit
 
 Status check_media(const GenerationRequest& request, const RequestLimits& limits) {
   if (limits.media.is_source) return check_source(request, limits);
-  if (!request.media.empty() && !limits.media.any())
-    return invalid_argument("media: expected none, since the model takes text alone");
+  if (!request.media.empty() && !limits.media.any()) {
+    return invalid_argument("media: expected none, since the model takes text alone, got {} items",
+                            request.media.size());
+  }
   int32_t end = 0;
   for (const MediaSpan& span : request.media) {
     if (span.begin < end || span.end <= span.begin ||

@@ -102,6 +102,8 @@ TEST(RequestCheck, AModelOfSpeechWantsOneRecording) {
   r.media = {of_size(8)};
   EXPECT_EQ(code(r, limits), StatusCode::kOk);
   EXPECT_EQ(code(r), StatusCode::kInvalidArgument) << "of a model that takes text alone";
+  EXPECT_EQ(check_request(r, kLimits).message(),
+            "media: expected none, since the model takes text alone, got 1 items");
   r.media = {of_size(9)};
   EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
   r.media = {of_size(8), of_size(8)};

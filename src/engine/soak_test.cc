@@ -131,55 +131,57 @@ struct Met {
 // requests.
 enum class StepOrder { kOne, kAsync, kPipeline };
 
-void soak(uint32_t seed, StepOrder order, Met& met) {
-  std::mt19937 rng(seed);
-  auto options = random_rig(rng);
-  options.engine.scheduler.async_scheduling = order == StepOrder::kAsync;
-  options.fake.max_steps_in_flight = order == StepOrder::kPipeline ? 3 : 2;
-  options.fake.feeds_its_samples = order != StepOrder::kPipeline;
-  const bool failures = rng() % 3 == 0;
-  std::mt19937 faults(seed + 1);
-  if (failures) {
-    options.fake.fail_step = [&faults](const StepPlan&) {
-      return faults() % 40 == 0 ? internal_error("injected") : Status();
-    };
-    options.fake.fail_request = [&faults](RequestId, uint64_t) {
-      return faults() % 100 == 0 ? internal_error("injected") : Status();
-    };
+// Some steps fail, and some requests of other steps.
+void add_failures(test::RigOptions& options, std::mt19937& faults) {
+  options.fake.fail_step = [&faults](const StepPlan&) {
+    return faults() % 40 == 0 ? internal_error("injected") : Status();
+  };
+  options.fake.fail_request = [&faults](RequestId, uint64_t) {
+    return faults() % 100 == 0 ? internal_error("injected") : Status();
+  };
+}
+
+void add_files(test::RigOptions& options, test::MemoryDisk& disk, uint32_t seed,
+               std::mt19937& rng) {
+  options.engine.kv_offload_bytes =
+      options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
+  const int32_t block_size = options.fake.kv_spec.block_size;
+  const int32_t cell_tokens = block_size % 2 == 0 ? 2 : 1;
+  options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
+                             .run_blocks = static_cast<int32_t>(1 + rng() % 4),
+                             .cell_tokens = cell_tokens};
+  options.engine.kv_handover = {.gives = true, .lease_us = 20'000};
+  options.engine.open_kv_files =
+      [&disk, seed, block_cells = block_size / cell_tokens](
+          const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
+    return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, memory, block_cells, seed));
+  };
+}
+
+struct Traffic {
+  int32_t vocab_size = 0;
+  bool failures = false;   // some are injected
+  bool impatient = false;  // clients leave
+  bool hands_over = false;
+};
+
+void submit_one(Rig& rig, std::mt19937& rng, const Traffic& traffic, std::vector<Expected>& sent) {
+  auto r = random_request(rng, traffic.vocab_size, rig.clock().now_us(), traffic.hands_over);
+  const auto id = rig.submit(r);
+  if (!id.ok()) {
+    ASSERT_TRUE(id.status().code() == StatusCode::kResourceExhausted ||
+                id.status().code() == StatusCode::kTooLarge)
+        << id.status().message();
+    return;
   }
-  const bool impatient = rng() % 2 != 0;
-  test::MemoryDisk disk;
-  if (options.fake.keeps_blocks_on_host && rng() % 2 != 0) {
-    options.engine.kv_offload_bytes =
-        options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
-    const int32_t block_size = options.fake.kv_spec.block_size;
-    const int32_t cell_tokens = block_size % 2 == 0 ? 2 : 1;
-    options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
-                               .run_blocks = static_cast<int32_t>(1 + rng() % 4),
-                               .cell_tokens = cell_tokens};
-    options.engine.kv_handover = {.gives = true, .lease_us = 20'000};
-    options.engine.open_kv_files =
-        [&disk, seed, block_cells = block_size / cell_tokens](
-            const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
-      return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, memory, block_cells, seed));
-    };
-  }
-  Rig rig(options);
-  std::vector<Expected> sent;
+  sent.push_back({*id, r, traffic.failures || r.timeout_us.has_value()});
+}
+
+void run_traffic(Rig& rig, std::mt19937& rng, const Traffic& traffic, std::vector<Expected>& sent) {
   for (int i = 0; i < 300; ++i) {
-    for (auto burst = rng() % 3; burst > 0 && i < 200; --burst) {
-      auto r = random_request(rng, options.fake.vocab_size, rig.clock().now_us(),
-                              options.engine.kv_handover.gives);
-      const auto id = rig.submit(r);
-      if (!id.ok()) {
-        ASSERT_TRUE(id.status().code() == StatusCode::kResourceExhausted ||
-                    id.status().code() == StatusCode::kTooLarge)
-            << id.status().message();
-        continue;
-      }
-      sent.push_back({*id, r, failures || r.timeout_us.has_value()});
-    }
-    if (impatient && !sent.empty() && rng() % 10 == 0) {
+    for (auto burst = rng() % 3; burst > 0 && i < 200; --burst)
+      ASSERT_NO_FATAL_FAILURE(submit_one(rig, rng, traffic, sent));
+    if (traffic.impatient && !sent.empty() && rng() % 10 == 0) {
       Expected& victim = sent[rng() % sent.size()];
       victim.may_be_cut = true;
       rig.engine().abort(victim.id);
@@ -193,12 +195,9 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
   }
   rig.run();
   rig.read();
-  ASSERT_EQ(rig.fake().violations(), std::vector<std::string>{});
-  for (const Expected& expected : sent) check_answer(rig, expected);
-  const EngineStats s = rig.engine().stats();
-  uint64_t choices = 0;
-  for (const Expected& expected : sent)
-    choices += static_cast<uint64_t>(expected.request.num_choices);
+}
+
+void check_stats(const EngineStats& s, uint64_t choices, Met& met) {
   EXPECT_EQ(s.request_success_stop + s.request_success_length + s.request_success_abort +
                 s.request_success_error,
             choices);
@@ -216,6 +215,32 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
   met.deadlines += s.deadlines_exceeded;
   met.aborts += s.request_success_abort;
   met.choices += choices;
+}
+
+void soak(uint32_t seed, StepOrder order, Met& met) {
+  std::mt19937 rng(seed);
+  auto options = random_rig(rng);
+  options.engine.scheduler.async_scheduling = order == StepOrder::kAsync;
+  options.fake.max_steps_in_flight = order == StepOrder::kPipeline ? 3 : 2;
+  options.fake.feeds_its_samples = order != StepOrder::kPipeline;
+  Traffic traffic{.vocab_size = options.fake.vocab_size};
+  std::mt19937 faults(seed + 1);
+  traffic.failures = rng() % 3 == 0;
+  if (traffic.failures) add_failures(options, faults);
+  traffic.impatient = rng() % 2 != 0;
+  test::MemoryDisk disk;
+  if (options.fake.keeps_blocks_on_host && rng() % 2 != 0) add_files(options, disk, seed, rng);
+  traffic.hands_over = options.engine.kv_handover.gives;
+  Rig rig(options);
+  std::vector<Expected> sent;
+  ASSERT_NO_FATAL_FAILURE(run_traffic(rig, rng, traffic, sent));
+  ASSERT_EQ(rig.fake().violations(), std::vector<std::string>{});
+  uint64_t choices = 0;
+  for (const Expected& expected : sent) {
+    check_answer(rig, expected);
+    choices += static_cast<uint64_t>(expected.request.num_choices);
+  }
+  check_stats(rig.engine().stats(), choices, met);
 }
 
 void soak_all(StepOrder order) {

@@ -411,9 +411,11 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
   if (!kv_.is_allocated()) return internal_error("execute() before initialize()");
-  QUIRE_RETURN_IF_ERROR(kv_.copy_to_and_from_host(plan.host_copies));
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-  QUIRE_RETURN_IF_ERROR(requests_->apply(plan, kv_.group_blocks(), max_blocks));
+  // Neither of the two may keep the other from having its effect (Executor::execute()).
+  const Status applied = requests_->apply(plan, kv_.group_blocks(), max_blocks);
+  QUIRE_RETURN_IF_ERROR(kv_.copy_to_and_from_host(plan.host_copies));
+  QUIRE_RETURN_IF_ERROR(applied);
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_.plan()));
   kv_.copy_blocks(plan.block_copies);
   if (plan.empty()) return StepResult{.step_id = plan.step_id};

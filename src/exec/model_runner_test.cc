@@ -172,6 +172,24 @@ TEST(Containment, APlanThatContradictsItselfRunsNothing) {
   EXPECT_TRUE(runner->execute(base()).ok()) << "and the runner lives on";
 }
 
+// Copies that cannot be made mean the loss of the executor, but drops take effect even then.
+TEST(Containment, AStepWithoutItsHostCopiesStillDropsRequests) {
+  const auto runner = load_tiny();
+  const RequestId id{1};
+  StepPlan plan;
+  plan.new_requests.push_back({id, {3, 4, 5}, 3, std::make_shared<SamplingParams>()});
+  plan.scheduled.push_back({id, 0, 3});
+  plan.block_updates.push_back({0, 0, 0, BlockId{1}});
+  EXPECT_TRUE(runner->execute(plan).ok());
+  plan.new_requests.clear();
+  EXPECT_TRUE(runner->execute(plan).ok()) << "the request is known";
+  StepPlan drop;
+  drop.dropped.push_back(id);
+  drop.host_copies.push_back({.block = BlockId{1}, .host_block = BlockId{1}, .to_host = true});
+  EXPECT_EQ(runner->execute(drop).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+}
+
 TEST(Containment, GoesOnAfterAFailedStep) {
   test::expect_recovery_from_failed_execute(*load_tiny());
 }

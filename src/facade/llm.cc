@@ -11,9 +11,11 @@
 #include "chat/pair_prompt.h"
 #include "engine/observe/engine_stats.h"
 #include "engine/output/similarity.h"
+#include "facade/batch/request_batch.h"
 #include "facade/model_bundle.h"
 #include "facade/model_images.h"
 #include "facade/running_llm.h"
+#include "facade/tokenizer/cut_text.h"
 
 namespace quire {
 namespace {
@@ -117,8 +119,7 @@ struct LLM::Impl {
     return model.bundle.chat->render({.messages = std::move(list)});
   }
 
-  Result<std::unique_ptr<OutputStream>> submit(
-      Prompt prompt, const Wish& wish, std::function<void()> on_ready = [] {}) const {
+  Result<GenerationRequest> request_of(Prompt prompt, const Wish& wish) const {
     const auto prompt_len = static_cast<int64_t>(prompt.token_ids.size());
     const bool is_source = model.engine->model_info().media.text_source.any();
     if (!is_source && prompt_len >= model.max_model_len) {
@@ -137,7 +138,7 @@ struct LLM::Impl {
     request.adapter = wish.adapter;
     request.beam_search = wish.beam_search;
     request.arrival_us = model.engine->clock().now_us();
-    return model.engine->submit(std::move(request), std::move(on_ready));
+    return request;
   }
 
   static RequestOutput empty_output(std::vector<TokenId> prompt_token_ids, int32_t num_choices) {
@@ -156,22 +157,19 @@ struct LLM::Impl {
     return output;
   }
 
-  // Submits all requests before it reads any output, so that they share steps.
+  // Runs all requests together, so that they share steps.
   Result<std::vector<RequestOutput>> run_all(const std::vector<std::string>& prompts,
                                              const Wish& wish) const {
-    std::vector<std::vector<TokenId>> ids(prompts.size());
-    std::vector<std::unique_ptr<OutputStream>> streams;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      QUIRE_ASSIGN_OR_RETURN(ids[i], encode(prompts[i], /*add_special_tokens=*/true));
-      QUIRE_ASSIGN_OR_RETURN(auto stream, submit({ids[i]}, wish));
-      streams.push_back(std::move(stream));
-    }
     std::vector<RequestOutput> outputs;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      QUIRE_ASSIGN_OR_RETURN(
-          auto output, collect(empty_output(std::move(ids[i]), wish.num_choices), *streams[i]));
-      outputs.push_back(std::move(output));
+    RequestBatch batch(*model.engine,
+                       [&](size_t i, OutputDelta delta) { append(std::move(delta), outputs[i]); });
+    for (const std::string& prompt : prompts) {
+      QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(prompt, /*add_special_tokens=*/true));
+      QUIRE_ASSIGN_OR_RETURN(const GenerationRequest request, request_of({ids}, wish));
+      outputs.push_back(empty_output(std::move(ids), wish.num_choices));
+      QUIRE_RETURN_IF_ERROR(batch.add(request));
     }
+    QUIRE_RETURN_IF_ERROR(batch.finish());
     return outputs;
   }
 
@@ -181,7 +179,9 @@ struct LLM::Impl {
     constexpr std::chrono::milliseconds kPatience{50};
     // The engine's thread shares it, since it may call once more after the stream is destroyed.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
-    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(prompt, wish, [news] { news->release(); }));
+    QUIRE_ASSIGN_OR_RETURN(GenerationRequest request, request_of(prompt, wish));
+    QUIRE_ASSIGN_OR_RETURN(const auto stream,
+                           model.engine->submit(std::move(request), [news] { news->release(); }));
     RequestOutput output = empty_output(std::move(prompt.token_ids), 1);
     if (!on_text) return collect(std::move(output), *stream);
     while (!stream->done()) {
@@ -225,9 +225,8 @@ struct LLM::Impl {
     return names;
   }
 
-  Result<std::unique_ptr<OutputStream>> submit_pooled(
-      EncodedPair prompt, PoolingParams params,
-      std::shared_ptr<const Adapter> adapter = nullptr) const {
+  GenerationRequest pooled_request(EncodedPair prompt, PoolingParams params,
+                                   std::shared_ptr<const Adapter> adapter = nullptr) const {
     params.first_type_1_token = prompt.first_type_1_token;
     GenerationRequest request;
     request.external_id = "llm";
@@ -237,20 +236,17 @@ struct LLM::Impl {
     request.params.max_tokens = 0;
     request.adapter = std::move(adapter);
     request.arrival_us = model.engine->clock().now_us();
-    return model.engine->submit(std::move(request), [] {});
+    return request;
   }
 
   // Returns the tokens of a text. A text that is too long is cut inside of the tokens that the
   // tokenizer puts around it.
   Result<EncodedPair> encode_cut(const std::string& text, bool truncate) const {
     QUIRE_ASSIGN_OR_RETURN(EncodedPair whole, encode_one(text));
-    const int64_t excess = std::ssize(whole.ids) - model.max_model_len;
-    if (!truncate || excess <= 0) return whole;
+    if (!truncate || std::ssize(whole.ids) <= model.max_model_len) return whole;
     QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> bare,
                            encode(text, /*add_special_tokens=*/false));
-    const auto at = std::search(whole.ids.begin(), whole.ids.end(), bare.begin(), bare.end());
-    const auto end = at + std::ssize(bare);
-    whole.ids.erase(end - std::min<int64_t>(excess, std::ssize(bare)), end);
+    QUIRE_ASSIGN_OR_RETURN(whole.ids, cut_text(std::move(whole.ids), bare, model.max_model_len));
     return whole;
   }
 
@@ -266,13 +262,14 @@ struct LLM::Impl {
                                .dimensions = options.dimensions};
     const bool has_adapter = std::ranges::count(tasks(), options.task, &NamedAdapter::name) > 0;
     QUIRE_ASSIGN_OR_RETURN(const auto adapter, find_adapter(has_adapter ? options.task : ""));
-    std::vector<std::unique_ptr<OutputStream>> streams;
+    std::vector<std::vector<float>> rows(texts.size());
+    RequestBatch batch(*model.engine, take_rows(rows));
     for (const std::string& text : texts) {
       QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt, encode_cut(text, options.truncate));
-      QUIRE_ASSIGN_OR_RETURN(auto stream, submit_pooled(std::move(prompt), params, adapter));
-      streams.push_back(std::move(stream));
+      QUIRE_RETURN_IF_ERROR(batch.add(pooled_request(std::move(prompt), params, adapter)));
     }
-    return collect_rows(streams);
+    QUIRE_RETURN_IF_ERROR(batch.finish());
+    return rows;
   }
 
   // Encodes a pair by the chat template if that writes pairs, or else by the tokenizer.
@@ -297,17 +294,11 @@ struct LLM::Impl {
     return EncodedPair{.ids = std::move(ids)};
   }
 
-  static Result<std::vector<std::vector<float>>> collect_rows(
-      const std::vector<std::unique_ptr<OutputStream>>& streams) {
-    std::vector<std::vector<float>> rows;
-    for (const auto& stream : streams) {
-      std::vector<float>& row = rows.emplace_back();
-      while (auto delta = stream->pop()) {
-        if (!delta->status.ok()) return delta->status;
-        if (delta->finish_reason) row = std::move(delta->pooled.values);
-      }
-    }
-    return rows;
+  // Returns what moves the result of each request of a batch to its row.
+  static RequestBatch::Take take_rows(std::vector<std::vector<float>>& rows) {
+    return [&rows](size_t i, OutputDelta delta) {
+      if (delta.finish_reason) rows[i] = std::move(delta.pooled.values);
+    };
   }
 
   Result<std::vector<InputImage>> load_images(const std::vector<ChatMessage>& messages) const {
@@ -442,15 +433,14 @@ Result<std::vector<float>> LLM::score(const std::string& query,
         "{}: scores need a model of embeddings or of one label, with a tokenizer",
         impl_->model.bundle.name);
   }
-  std::vector<std::unique_ptr<OutputStream>> streams;
+  std::vector<std::vector<float>> rows(documents.size());
+  RequestBatch batch(*impl_->model.engine, Impl::take_rows(rows));
   for (const std::string& document : documents) {
     QUIRE_ASSIGN_OR_RETURN(EncodedPair pair, impl_->encode_pair(query, document, options.truncate));
-    QUIRE_ASSIGN_OR_RETURN(
-        auto stream, impl_->submit_pooled(std::move(pair), {.task = PoolingTask::kClassify,
-                                                            .use_activation = options.normalize}));
-    streams.push_back(std::move(stream));
+    QUIRE_RETURN_IF_ERROR(batch.add(impl_->pooled_request(
+        std::move(pair), {.task = PoolingTask::kClassify, .use_activation = options.normalize})));
   }
-  QUIRE_ASSIGN_OR_RETURN(const auto rows, Impl::collect_rows(streams));
+  QUIRE_RETURN_IF_ERROR(batch.finish());
   for (const std::vector<float>& row : rows) scores.push_back(row.empty() ? 0.0f : row[0]);
   return scores;
 }

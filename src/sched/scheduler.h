@@ -121,7 +121,7 @@ class Scheduler {
   // rate, in [1, 600].
   int64_t retry_after_s() const;
 
-  // Says how the beams of a search go on, from the next schedule() on. The beams of a search are
+  // Says how the beams of searches go on, from the next schedule() on. The beams of a search are
   // requests of kind kBeam with the same prompt: the first is added by itself, the others with its
   // id in fork_of, before the next schedule(). They are admitted, preempted and finished together,
   // and only the first computes the prompt. Call this when every beam that has a text has computed

@@ -82,6 +82,28 @@ TEST_F(SchedulerTest, UpdateNamesTheStopToken) {
   EXPECT_EQ(scheduler_.find(RequestId(1)), nullptr);
 }
 
+// The searches whose beams move in one call need not be one.
+TEST_F(SchedulerTest, BeamsOfTwoSearchesMoveInOneCall) {
+  for (const uint64_t id : {1, 2}) {
+    Request request = make_request(id, 4, max_tokens(10));
+    request.kind = RequestKind::kBeam;
+    request.num_prompt_tokens = 4;
+    ASSERT_TRUE(scheduler_.add(std::move(request), 0).ok());
+  }
+  run_step(9);
+  const std::vector<BeamMove> moves = {
+      {.id = RequestId(1), .parent = RequestId(1), .token_id = 31},
+      {.id = RequestId(2), .parent = RequestId(2), .token_id = 32}};
+  scheduler_.move_beams(moves);
+  run_step(9);
+  for (const uint64_t id : {1, 2}) {
+    const Request* const moved = scheduler_.find(RequestId(id));
+    ASSERT_NE(moved, nullptr);
+    ASSERT_EQ(moved->num_output_tokens(), 1) << id;
+    EXPECT_EQ(moved->token_ids.back(), static_cast<TokenId>(30 + id));
+  }
+}
+
 TEST(StopCheck, OrderIsMinTokensEosStopIdsLength) {
   SamplingParams params;
   params.max_tokens = 4;

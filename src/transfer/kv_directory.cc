@@ -115,10 +115,11 @@ Result<uint64_t> read_or_make_key(const std::string& directory) {
 // Returns whether the file holds the run that `source` and `prefix` describe.
 bool fits(const KvFileHeader& header, const KvSource& source, const KvPrefix& prefix) {
   const std::vector<TokenId>& tokens = header.prefix.tokens;
-  const int64_t end = int64_t{source.first} + source.count;
-  const int64_t num_tokens = (int64_t{source.first_cell} + end) * header.shape.cell_tokens;
-  return header.first_cell == source.first_cell && source.first >= 0 && end <= header.num_cells() &&
-         header.prefix.keys == prefix.keys && num_tokens <= std::ssize(prefix.tokens) &&
+  const int64_t end = int64_t{source.first_in_run} + source.count;
+  const int64_t num_tokens = (int64_t{source.run_first_cell} + end) * header.shape.cell_tokens;
+  return header.first_cell == source.run_first_cell && source.first_in_run >= 0 &&
+         end <= header.num_cells() && header.prefix.keys == prefix.keys &&
+         num_tokens <= std::ssize(prefix.tokens) &&
          std::equal(prefix.tokens.begin(), prefix.tokens.begin() + num_tokens, tokens.begin());
 }
 
@@ -137,12 +138,13 @@ std::vector<FilePiece> pieces_of(int64_t offset, int32_t num_cells, int64_t cell
   return pieces;
 }
 
-// The parts of the name that pool() returns. read_pool() returns nothing for any other name.
-struct PoolName {
+// The parts of the name that file_set() returns. read_file_set() returns nothing for any other
+// name.
+struct FileSetName {
   uint64_t directory = 0;
   KvFingerprint fingerprint;
 };
-std::optional<PoolName> read_pool(std::string_view name) {
+std::optional<FileSetName> read_file_set(std::string_view name) {
   constexpr std::string_view kStart = "quire";
   constexpr size_t kDigits = 16;
   if (!name.starts_with(kStart) || name.size() != kStart.size() + 4 * (1 + kDigits))
@@ -155,7 +157,7 @@ std::optional<PoolName> read_pool(std::string_view name) {
     if (name[0] != '-' || read.ec != std::errc() || read.ptr != end) return std::nullopt;
     name.remove_prefix(1 + kDigits);
   }
-  return PoolName{parts[0], {parts[1], parts[2], parts[3]}};
+  return FileSetName{parts[0], {parts[1], parts[2], parts[3]}};
 }
 
 }  // namespace
@@ -170,17 +172,17 @@ Result<KvDirectory> KvDirectory::open(const std::string& path, const KvFingerpri
   return KvDirectory(path, fingerprint, seed);
 }
 
-std::string KvDirectory::pool() const {
+std::string KvDirectory::file_set() const {
   constexpr uint64_t kSeed = 3;
   return fmt::format("quire-{:016x}-{:016x}-{:016x}-{:016x}",
                      checksum(std::as_bytes(std::span(&hash_seed_, 1)), kSeed), fingerprint_.model,
                      fingerprint_.types, fingerprint_.program);
 }
 
-Status KvDirectory::check_pool(const std::string& other) const {
-  const std::optional<PoolName> theirs = read_pool(other);
+Status KvDirectory::check_file_set(const std::string& other) const {
+  const std::optional<FileSetName> theirs = read_file_set(other);
   if (!theirs) return not_found("expected the remote_engine_id of a Quire server");
-  const PoolName ours = *read_pool(pool());
+  const FileSetName ours = *read_file_set(file_set());
   if (theirs->directory != ours.directory) return not_found("it is in another --kv-cache-dir");
   if (theirs->fingerprint.model != ours.fingerprint.model)
     return not_found("it is of another model");
@@ -242,7 +244,7 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
     if (std::ssize(buffer) < num_bytes) buffer.resize(static_cast<size_t>(num_bytes));
     const int64_t per_piece = std::max<int64_t>(1, kPieceBytes / shape.cell_bytes);
     const std::vector<FilePiece> pieces =
-        pieces_of(offset + source.first * shape.cell_bytes, source.count, per_piece,
+        pieces_of(offset + source.first_in_run * shape.cell_bytes, source.count, per_piece,
                   shape.cell_bytes, buffer.data());
     return reads.read(file.fd(), pieces, [&](size_t piece) -> Status {
       const auto begin = static_cast<int32_t>(static_cast<int64_t>(piece) * per_piece);
@@ -250,7 +252,7 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
       for (int32_t i = begin; i < begin + count; ++i) {
         const std::span<const std::byte> cell(buffer.data() + i * shape.cell_bytes,
                                               static_cast<size_t>(shape.cell_bytes));
-        if (checksum(cell) != header.checksums[static_cast<size_t>(source.first + i)])
+        if (checksum(cell) != header.checksums[static_cast<size_t>(source.first_in_run + i)])
           return {StatusCode::kDataLoss, "a cell is damaged"};
         take(i, cell.data());
       }

@@ -30,9 +30,9 @@ class KvDirectory {
   const std::string& path() const { return path_; }
   // Returns a name that is the same for everyone with this directory and fingerprint. It does not
   // reveal the key.
-  std::string pool() const;
-  // Implements KvFiles::check_pool().
-  Status check_pool(const std::string& other) const;
+  std::string file_set() const;
+  // Implements KvFiles::check_file_set().
+  Status check_file_set(const std::string& other) const;
 
   // Writes the run, whose cells are `payload`, and returns it with its file's name and size.
   // kResourceExhausted: the disk is full.

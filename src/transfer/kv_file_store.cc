@@ -51,8 +51,10 @@ class KvFileStore final : public KvFiles {
     for (KvFileEvent& event : events_) out.push_back(std::move(event));
     events_.clear();
   }
-  std::string pool() const override { return directory_.pool(); }
-  Status check_pool(const std::string& pool) const override { return directory_.check_pool(pool); }
+  std::string file_set() const override { return directory_.file_set(); }
+  Status check_file_set(const std::string& file_set) const override {
+    return directory_.check_file_set(file_set);
+  }
   Status look_for(std::span<const std::string> files) override {
     for (const std::string& file : files) {
       if (!is_kv_file_name(file)) return invalid_argument("expected names of KV files");
@@ -130,7 +132,7 @@ class KvFileStore final : public KvFiles {
     const KvCells& cells = this->cells(job.pool);
     KvFileEvent event{.kind = KvFileEvent::Kind::kLoaded, .id = job.id};
     for (const KvSource& source : job.sources) {
-      const int32_t begin = source.first_cell + source.first - job.first_cell;
+      const int32_t begin = source.run_first_cell + source.first_in_run - job.first_cell;
       const Result<int64_t> read =
           directory_.load(source, job.prefix, shape(job.pool), reads, buffer,
                           [&](int32_t i, const std::byte* bytes) {

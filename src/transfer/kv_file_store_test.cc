@@ -109,7 +109,7 @@ class KvFileStore : public testing::TestWithParam<bool> {
   static KvLoadJob load_job(uint32_t which, const std::string& file) {
     return {.id = which,
             .first_cell = 2,
-            .sources = {{.file = file, .first_cell = 1, .first = 1, .count = 1}},
+            .sources = {{.file = file, .run_first_cell = 1, .first_in_run = 1, .count = 1}},
             .prefix = {.tokens = {1, 2, 3, 4, 5, static_cast<TokenId>(which)}, .keys = {}},
             .host_blocks = {BlockId(11), BlockId(12)}};
   }
@@ -186,19 +186,19 @@ TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
 
 TEST_P(KvFileStore, PoolsSayWhatIsUnlike) {
   const auto files = start();
-  EXPECT_TRUE(files->check_pool(start()->pool()).ok());
+  EXPECT_TRUE(files->check_file_set(start()->file_set()).ok());
   const auto reason = [&](const KvFingerprint& fingerprint) {
-    return std::string(files->check_pool(start(fingerprint)->pool()).message());
+    return std::string(files->check_file_set(start(fingerprint)->file_set()).message());
   };
   EXPECT_EQ(reason({1, 12, 13}), "it is of another model");
   EXPECT_NE(reason({11, 1, 13}).find("--kv-cache-dtype"), std::string::npos);
   EXPECT_NE(reason({11, 12, 1}).find("another build"), std::string::npos);
-  std::string pool = files->pool();
-  pool[6] = pool[6] == '1' ? '2' : '1';
-  EXPECT_NE(files->check_pool(pool).message().find("--kv-cache-dir"), std::string::npos);
+  std::string file_set = files->file_set();
+  file_set[6] = file_set[6] == '1' ? '2' : '1';
+  EXPECT_NE(files->check_file_set(file_set).message().find("--kv-cache-dir"), std::string::npos);
   for (const std::string& other : {std::string(), std::string("quire-1"), std::string(73, 'x'),
                                    std::string("quire") + std::string(68, '-')})
-    EXPECT_EQ(files->check_pool(other).code(), StatusCode::kNotFound) << other;
+    EXPECT_EQ(files->check_file_set(other).code(), StatusCode::kNotFound) << other;
 }
 
 TEST_P(KvFileStore, DamageIsAMissAndTheFileGoes) {

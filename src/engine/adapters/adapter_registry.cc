@@ -22,18 +22,23 @@ Status check_adapter_name(std::string_view name) {
   const auto is_bad = [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == ',';
   };
-  if (!name.empty() && name.size() <= kMaxBytes && is_valid_utf8(name) &&
-      std::none_of(name.begin(), name.end(), is_bad)) {
-    return {};
+  const std::string expected = fmt::format(
+      "adapter name: expected 1 to {} bytes of UTF-8 without commas and control characters",
+      kMaxBytes);
+  if (name.empty() || name.size() > kMaxBytes) {
+    return invalid_argument("{}, got {} bytes", expected, name.size());
   }
-  return invalid_argument(
-      "adapter name: expected 1 to {} bytes of UTF-8 without commas and control characters, got {} "
-      "bytes",
-      kMaxBytes, name.size());
+  if (!is_valid_utf8(name)) return invalid_argument("{}, got other bytes", expected);
+  if (std::none_of(name.begin(), name.end(), is_bad)) return {};
+  std::string shown(name);
+  std::replace_if(
+      shown.begin(), shown.end(), [&](char c) { return c != ',' && is_bad(c); }, '?');
+  return invalid_argument("{}, got '{}'", expected, shown);
 }
 
 Status AdapterRegistry::load(const NamedAdapter& source, IfLoaded if_loaded) {
   QUIRE_RETURN_IF_ERROR(check_adapter_name(source.name));
+  std::shared_ptr<const Adapter> last;  // destroyed without the lock, as its memory may be freed
   const std::lock_guard one_at_a_time(loading_);
   QUIRE_RETURN_IF_ERROR(check_room(source, if_loaded));
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Adapter> adapter, load_(source.name, source.path));
@@ -42,7 +47,8 @@ Status AdapterRegistry::load(const NamedAdapter& source, IfLoaded if_loaded) {
   if (found == loaded_.end()) {
     loaded_.push_back({source, std::move(adapter)});
   } else {
-    *found = {source, std::move(adapter)};
+    last = std::exchange(found->adapter, std::move(adapter));
+    found->source = source;
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <random>
 #include <thread>
@@ -54,6 +55,38 @@ TEST(AdapterRegistry, RefusesNamesThatCannotBePrinted) {
     EXPECT_EQ(adapters.load({name, "/a"}).code(), StatusCode::kInvalidArgument) << name;
   }
   EXPECT_TRUE(adapters.load({"Größe 7B/v1.2", "/a"}).ok());
+}
+
+TEST(AdapterRegistry, SaysWhichNameItRefuses) {
+  EXPECT_TRUE(check_adapter_name("a,\nb").message().ends_with(", got 'a,?b'"));
+  EXPECT_TRUE(check_adapter_name("\xff").message().ends_with(", got other bytes"));
+  EXPECT_TRUE(check_adapter_name(std::string(257, 'a')).message().ends_with(", got 257 bytes"));
+}
+
+struct WatchingAdapter final : Adapter {
+  explicit WatchingAdapter(std::function<void()> on_end) : on_end(std::move(on_end)) {}
+  ~WatchingAdapter() override { on_end(); }
+  const std::function<void()> on_end;
+};
+
+// Freeing an adapter's memory may take long; names can be looked up meanwhile.
+TEST(AdapterRegistry, AdaptersEndWithoutTheLock) {
+  int num_ended = 0;
+  AdapterRegistry* registry = nullptr;
+  AdapterRegistry adapters(
+      [&](const std::string&, const std::string&) -> Result<std::shared_ptr<const Adapter>> {
+        return std::shared_ptr<const Adapter>(std::make_shared<WatchingAdapter>([&] {
+          EXPECT_EQ(registry->find("none"), nullptr);
+          ++num_ended;
+        }));
+      },
+      2);
+  registry = &adapters;
+  ASSERT_TRUE(adapters.load({"sql", "/a"}).ok());
+  ASSERT_TRUE(adapters.load({"sql", "/b"}, IfLoaded::kReplace).ok());
+  EXPECT_EQ(num_ended, 1);
+  ASSERT_TRUE(adapters.unload("sql").ok());
+  EXPECT_EQ(num_ended, 2);
 }
 
 // Compares with a naive model, which is a map of names.

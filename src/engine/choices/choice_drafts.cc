@@ -19,7 +19,7 @@ void ChoiceDrafts::propose_forced(std::span<DraftQuery> queries) {
   drafter_->propose(open_queries_);
   auto answered = open_queries_.begin();
   for (DraftQuery& query : queries) {
-    if (query.token_ids.empty()) query = *answered++;
+    if (query.draft_class.source != kForcedSource) query = *answered++;
   }
 }
 

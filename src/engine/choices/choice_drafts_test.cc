@@ -1,5 +1,7 @@
 // Speculation through the whole engine: drafts that are right with some probability change when
 // tokens come, but no token, text, finish reason or count.
+#include "engine/choices/choice_drafts.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
@@ -278,6 +280,56 @@ TEST_P(Drafts, CachedPrefixesAreToldAsWithout) {
   }
   EXPECT_GT(stored[0].size(), 20u);
   EXPECT_EQ(stored[1], stored[0]);
+}
+
+// Forces tokens 7 and 8, and allows any.
+class ForcingSource final : public TokenMaskSource {
+ public:
+  Status accept(std::span<const TokenId>) override { return {}; }
+  std::span<const TokenId> forced() const override { return forced_; }
+  Result<int32_t> count_allowed(std::span<const TokenId> drafts) override {
+    return static_cast<int32_t>(drafts.size());
+  }
+  Result<bool> fill(std::span<const TokenId>, std::span<uint32_t>) override { return false; }
+
+ private:
+  const std::vector<TokenId> forced_ = {7, 8};
+};
+
+// Each query gets its own answer, even one with forced tokens that has room for none of them.
+TEST(ForcedDrafts, AnswerTheirOwnQueries) {
+  SchedulerConfig config;
+  config.max_model_len = 64;
+  KvManager kv({.block_size = 4, .groups = {KvGroupSpec{}}, .block_bytes = 64}, 17, {});
+  Scheduler scheduler(config, kv);
+  ChoiceMasks masks(scheduler, 1200);
+  Choice forcing;
+  forcing.request_id = RequestId(1);
+  forcing.mask_source = std::make_unique<ForcingSource>();
+  masks.add(forcing);
+  const auto request_of = [](uint64_t id) {
+    Request r;
+    r.id = RequestId(id);
+    r.token_ids = {static_cast<TokenId>(id)};
+    r.num_prompt_tokens = 1;
+    r.params = std::make_shared<SamplingParams>();
+    return r;
+  };
+  const Request first = request_of(1), second = request_of(2);
+  const auto drafter = std::make_shared<TestDrafter>(100);
+  drafter->TaughtDrafter::teach({2}, 0, {30, 31, 32});
+  ChoiceDrafts drafts(drafter, masks, 1200);
+  for (const int32_t room : {0, 1, 2, 5}) {
+    DraftQuery queries[] = {{.request = &first, .max_drafts = room},
+                            {.request = &second, .max_drafts = 2}};
+    drafts.propose(queries);
+    EXPECT_EQ(std::ssize(queries[0].token_ids), std::min(room, 2)) << room;
+    EXPECT_EQ(queries[0].request, &first);
+    ASSERT_EQ(queries[1].token_ids.size(), 2u) << room;
+    EXPECT_EQ(queries[1].token_ids[0], 30);
+    EXPECT_EQ(queries[1].request, &second);
+  }
+  masks.remove(forcing);
 }
 
 // If step times are known, they decide: drafts that cannot pay are never verified, and only the

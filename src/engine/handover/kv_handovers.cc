@@ -14,20 +14,28 @@ KvHandovers::~KvHandovers() {
   }
 }
 
-Status KvHandovers::check(GenerationRequest& request) {
-  if (request.hands_over_kv && (!options_.gives || files_ == nullptr))
-    return invalid_argument("kv_transfer_params: this server hands no KV over");
+Status KvHandovers::prepare(GenerationRequest& request) {
+  if (request.hands_over_kv && (!options_.gives || files_ == nullptr)) {
+    return invalid_argument(
+        "kv_transfer_params: expected do_remote_decode to be false, since this server hands no KV "
+        "over, got true");
+  }
   if (request.handover == nullptr) return {};
-  if (!options_.takes || files_ == nullptr)
-    return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
+  if (!options_.takes || files_ == nullptr) {
+    return invalid_argument(
+        "kv_transfer_params: expected do_remote_prefill to be false, since this server takes no KV "
+        "over, got the KV of {} tokens",
+        handover.num_tokens);
+  }
   const int32_t cell_tokens = kv_.options().files.cell_tokens;
   // There may be one more file, of states.
   const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;
-  Status status = files_->check_pool(handover.pool);
+  Status status = files_->check_file_set(handover.file_set);
   if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
-    status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
-                              handover.num_tokens, request.prompt_token_ids.size());
+    status = invalid_argument(
+        "expected at most {} files of 0 or more of the prompt's {} tokens, got {} files of {}",
+        most_files, request.prompt_token_ids.size(), handover.files.size(), handover.num_tokens);
   }
   if (status.ok()) status = files_->look_for(handover.files);
   if (status.ok()) return {};
@@ -119,8 +127,10 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
     ++num_handovers_;
     num_tokens_ += num_tokens;
     files.lease(stored.files, now_us + options_.lease_us);
-    waiting.answer.delta.handover = std::make_shared<const KvHandover>(KvHandover{
-        .pool = files_->pool(), .files = std::move(stored.files), .num_tokens = num_tokens});
+    waiting.answer.delta.handover =
+        std::make_shared<const KvHandover>(KvHandover{.file_set = files_->file_set(),
+                                                      .files = std::move(stored.files),
+                                                      .num_tokens = num_tokens});
   }
   waiting.hold.release();
   kv_.close(waiting.sequence);

@@ -2,7 +2,7 @@
 // the KV of their prompt is in files, from which another engine continues, and it checks what
 // requests are to take over from such files. While an answer waits, the prompt's blocks are kept
 // from eviction; a time limit ends the wait, so that nothing is held forever. For the engine thread
-// only, except check().
+// only, except prepare().
 #pragma once
 
 #include <atomic>
@@ -41,10 +41,11 @@ class KvHandovers {
   KvHandovers(const KvHandovers&) = delete;
   KvHandovers& operator=(const KvHandovers&) = delete;
 
-  // Checks what a valid request says about handing over. kInvalidArgument: this engine does not do
-  // it. kUnavailable: the KV to take over is not there and the request must not be computed without
-  // it. Any thread may call it.
-  Status check(GenerationRequest& request);
+  // Checks what a valid request says about handing over. If the KV to take over is not there, the
+  // request loses its `handover`, which is counted, and is computed from the start.
+  // kInvalidArgument: this engine does not do it. kUnavailable: the KV is not there and the request
+  // must not be computed without it. Any thread may call it.
+  Status prepare(GenerationRequest& request);
   // Checks a choice when it is first scheduled, since its KV has been loaded by then or never will
   // be. kUnavailable: it has not been loaded.
   Status check_taken(const Choice& choice, const Request* request);

@@ -25,8 +25,8 @@ class SilentFiles final : public KvFiles {
   void load(KvLoadJob) override {}
   void remove(std::string) override {}
   void poll(std::vector<KvFileEvent>&) override {}
-  std::string pool() const override { return "silent"; }
-  Status check_pool(const std::string&) const override { return {}; }
+  std::string file_set() const override { return "silent"; }
+  Status check_file_set(const std::string&) const override { return {}; }
   Status look_for(std::span<const std::string>) override { return {}; }
   int64_t file_bytes(KvPool, int32_t num_cells, int32_t) const override { return num_cells; }
 };
@@ -149,13 +149,14 @@ TEST(KvHandovers, WhatIsNotThereFailsOrIsComputed) {
       decoder.ask(request(tokens(2), 1));  // a step that publishes the counters
       EXPECT_EQ(decoder.engine().stats().kv_files->takeovers_failed, before + 1);
     };
-    expect_refused({.pool = "another", .files = given.files, .num_tokens = given.num_tokens});
-    expect_refused({.pool = given.pool, .files = {"../../etc/passwd"}, .num_tokens = 48});
-    expect_refused({.pool = given.pool,
+    expect_refused({.file_set = "another", .files = given.files, .num_tokens = given.num_tokens});
+    expect_refused({.file_set = given.file_set, .files = {"../../etc/passwd"}, .num_tokens = 48});
+    expect_refused({.file_set = given.file_set,
                     .files = std::vector<std::string>(1000, given.files[0]),
                     .num_tokens = 48});
-    expect_refused({.pool = given.pool, .files = given.files, .num_tokens = -1});
-    expect_refused({.pool = given.pool, .files = {}, .num_tokens = 48}, "a tenant of its own");
+    expect_refused({.file_set = given.file_set, .files = given.files, .num_tokens = -1});
+    expect_refused({.file_set = given.file_set, .files = {}, .num_tokens = 48},
+                   "a tenant of its own");
     expect_refused(given, "another tenant");
     disk.clear();
     expect_refused(given);

@@ -62,6 +62,7 @@ bool StepLoop::submit(const StepPlan& plan, int64_t begin_us) {
   StepUnderWay& step = under_way_.emplace_back();
   step.plan.step_id = plan.step_id;
   step.plan.scheduled = plan.scheduled;
+  step.plan.host_copies = plan.host_copies;
   step.plan.total_num_scheduled_tokens = plan.total_num_scheduled_tokens;
   step.begin_us = begin_us;
   const Status submitted = checked_executor_.submit(plan);
@@ -69,9 +70,10 @@ bool StepLoop::submit(const StepPlan& plan, int64_t begin_us) {
   if (submitted.ok()) return true;
   const StepUnderWay failed = std::move(step);
   under_way_.pop_back();
+  settle();  // steps end in order, since the end of one tells that all host copies so far are made
   finish(failed.plan, submitted,
          {.begin_us = begin_us, .schedule_us = failed.scheduled_us - begin_us},
-         failed.scheduled_us);
+         parts_.clock.now_us());
   return false;
 }
 
@@ -101,23 +103,32 @@ bool StepLoop::make_host_copies(const StepPlan& plan) {
   settle();
   const Result<StepResult> made = checked_executor_.execute(plan);
   if (!made.ok()) log_warn("KV of finished requests: {}", made.status().message());
-  parts_.kv.on_step_done(plan.step_id);
+  end_copies(plan.step_id, made.status());
+  end_all_if_lost();
   return true;
+}
+
+void StepLoop::end_copies(uint64_t step_id, const Status& status) {
+  if (!status.ok() && lost_.ok()) {
+    lost_ = status.code() == StatusCode::kUnavailable ? status : parts_.executor.health();
+  }
+  if (lost_.ok()) parts_.kv.on_step_done(step_id);
+}
+
+void StepLoop::end_all_if_lost() {
+  if (!lost_.ok()) parts_.answers.end_all(FinishReason::kError, lost_);
 }
 
 void StepLoop::finish(const StepPlan& plan, Result<StepResult> result, StepRecord step,
                       int64_t executed_us) {
-  parts_.kv.on_step_done(plan.step_id);
+  end_copies(plan.step_id, result.status());
   if (result.ok()) {
     for (const RequestUpdate& update : parts_.scheduler.update(*result, executed_us)) {
       parts_.progress.apply(update, executed_us);
     }
   } else {
     parts_.progress.fail_step(plan, result.status());
-    if (result.status().code() == StatusCode::kUnavailable) {
-      lost_ = result.status();
-      parts_.answers.end_all(FinishReason::kError, lost_);
-    }
+    end_all_if_lost();
   }
   parts_.kv_news.pass_on();
   const int64_t updated_us = parts_.clock.now_us();

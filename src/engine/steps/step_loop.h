@@ -45,7 +45,8 @@ class StepLoop {
   const Status& lost() const { return lost_; }
 
  private:
-  // A step whose result has not come. Only the id and the scheduled requests of its plan are kept.
+  // A step whose result has not come. Of its plan only the id, the scheduled requests and the host
+  // copies are kept.
   struct StepUnderWay {
     StepPlan plan;
     int64_t begin_us = 0;
@@ -64,6 +65,10 @@ class StepLoop {
   // Runs a plan that has only copies, which are not for requests. Returns false if the plan has
   // none.
   bool make_host_copies(const StepPlan& plan);
+  // Takes note of the status with which the step ended. The jobs of files that wait for its host
+  // copies go on, unless the executor is lost: then nobody knows whether the copies were made.
+  void end_copies(uint64_t step_id, const Status& status);
+  void end_all_if_lost();
   void finish(const StepPlan& plan, Result<StepResult> result, StepRecord step,
               int64_t executed_us);
 

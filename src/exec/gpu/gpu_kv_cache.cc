@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/kv/block_copies.h"
+
 namespace quire {
 namespace {
 
@@ -136,22 +138,11 @@ bool GpuKvCache::is_in_use(BlockId block, KvPool pool) const {
          std::any_of(last_copies_.begin(), last_copies_.end(), is_copied);
 }
 
-Status GpuKvCache::check(const std::vector<HostBlockCopy>& copies) const {
-  for (const HostBlockCopy& copy : copies) {
-    if (copy.block.value <= 0 || copy.block.value >= plan_.count(copy.pool) ||
-        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host(copy.pool)) {
-      return internal_error("step plan: copy of {} block {} to or from host block {}: out of range",
-                            to_string(copy.pool), copy.block, copy.host_block);
-    }
-  }
-  return {};
-}
-
 // A block is contiguous on the device and on the host. A copy waits for those queued before it, so
 // that once one copy of a block in use waits, all later ones do.
 Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
   if (copies.empty()) return {};
-  QUIRE_RETURN_IF_ERROR(check(copies));
+  QUIRE_RETURN_IF_ERROR(check_host_copies(copies, plan_));
   bool waits = false;
   for (const HostBlockCopy& copy : copies) {
     const auto pool = static_cast<size_t>(copy.pool);

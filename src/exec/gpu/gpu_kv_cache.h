@@ -54,7 +54,7 @@ class GpuKvCache {
   void note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables);
   // Queues the copies to and from host memory, before anything that is queued on the device later.
   // They run beside the step under way, except for blocks that it uses: those wait until it ends.
-  // kInternal: a block does not exist.
+  // kUnavailable: a block does not exist.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
   // Queues the copies within the device. `turn` is the step's number modulo num_staged. It is
   // called in every step, also without copies.
@@ -64,7 +64,6 @@ class GpuKvCache {
   Status allocate_pool(KvPool pool);
   Status allocate_host(KvPool pool);
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies, KvPool pool);
-  Status check(const std::vector<HostBlockCopy>& copies) const;
   bool is_in_use(BlockId block, KvPool pool) const;
 
   const KvLayout& layout_;

@@ -261,8 +261,8 @@ Status GpuRunner::submit(const StepPlan& plan) {
   if (!queued.ok()) {
     // The next step gets the same number and staging buffers, which the device may still be
     // reading.
-    (void)device_.synchronize();
-    return queued;
+    Status idle = device_.synchronize();
+    return idle.code() == StatusCode::kUnavailable ? idle : queued;
   }
   steps_.push();
   return {};
@@ -351,12 +351,13 @@ void GpuRunner::recycle(StepResult&& result) { steps_.recycle(std::move(result))
 Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
   if (steps_.num_under_way() > 0) return internal_error("execute: a step is under way");
   if (plan.empty()) {
-    QUIRE_RETURN_IF_ERROR(apply(plan));
+    const Status applied = apply(plan);
     if (!plan.host_copies.empty()) {
       find_blocks_in_use();
       QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
       QUIRE_RETURN_IF_ERROR(device_.synchronize());
     }
+    QUIRE_RETURN_IF_ERROR(applied);
     return StepResult{.step_id = plan.step_id};
   }
   QUIRE_RETURN_IF_ERROR(submit(plan));

@@ -14,4 +14,15 @@ Status check_block_copies(const StepPlan& plan, const KvPlan& kv) {
   return {};
 }
 
+Status check_host_copies(const std::vector<HostBlockCopy>& copies, const KvPlan& kv) {
+  for (const HostBlockCopy& copy : copies) {
+    if (copy.block.value <= 0 || copy.block.value >= kv.count(copy.pool) ||
+        copy.host_block.value <= 0 || copy.host_block.value >= kv.num_host(copy.pool)) {
+      return unavailable("step plan: copy of {} block {} to or from host block {}: out of range",
+                         to_string(copy.pool), copy.block, copy.host_block);
+    }
+  }
+  return {};
+}
+
 }  // namespace quire

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "exec/kv/block_copies.h"
 #include "kernels/api/kv_cache.h"
 
 namespace quire {
@@ -69,14 +70,8 @@ SharedMemoryOffer KvPools::offer_of_host_blocks(KvPool pool) const {
 // Each thread makes its part of every copy, in the copies' order: a copy may read what an earlier
 // one wrote.
 Status KvPools::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
-  for (const HostBlockCopy& copy : copies) {
-    if (copy.block.value <= 0 || copy.block.value >= plan_.count(copy.pool) ||
-        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host(copy.pool)) {
-      return internal_error("step plan: copy of {} block {} to or from host block {}: out of range",
-                            to_string(copy.pool), copy.block, copy.host_block);
-    }
-  }
   if (copies.empty()) return {};
+  QUIRE_RETURN_IF_ERROR(check_host_copies(copies, plan_));
   const ThreadTeam& team = stream_.team();
   stream_.team().run([&](int thread) {
     for (const HostBlockCopy& copy : copies) {

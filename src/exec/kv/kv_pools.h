@@ -40,7 +40,8 @@ class KvPools {
   // Returns an empty offer if there are no host blocks or if they are not shared.
   SharedMemoryOffer offer_of_host_blocks(KvPool pool) const;
 
-  // Copies between KV blocks and host blocks, before anything else of a step.
+  // Copies between KV blocks and host blocks, before anything else of a step. kUnavailable: a block
+  // does not exist.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
   // Copies between KV blocks that check_block_copies() has checked.
   void copy_blocks(const std::vector<BlockCopy>& copies);

@@ -16,6 +16,7 @@
 #include "device/isa.h"
 #include "device/stream.h"
 #include "exec/memory/free_memory.h"
+#include "facade/files/kept_text.h"
 #include "kernels/bench/hardware_peaks.h"
 
 namespace quire {
@@ -128,17 +129,7 @@ std::string machine_hardware_path(const MachineProbeOptions& machine) {
 }
 
 Status keep_hardware(const Hardware& hardware, const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  const std::string part = fmt::format("{}.{}", path, getpid());
-  std::ofstream out(part, std::ios::binary);
-  out << to_json(hardware);
-  out.close();
-  if (out) std::filesystem::rename(part, path, error);
-  if (out && !error) return {};
-  std::filesystem::remove(part, error);
-  return unavailable("{}: cannot be written", path);
+  return keep_text(to_json(hardware), path);
 }
 
 std::optional<Hardware> read_kept_hardware(const std::string& path, const std::string& device) {

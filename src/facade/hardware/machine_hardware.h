@@ -36,8 +36,7 @@ std::string hardware_path(const std::string& what);
 // threads and the instruction set in `machine`.
 std::string machine_hardware_path(const MachineProbeOptions& machine);
 
-// Writes `path`, and creates its folder if needed. Readers see either the old file or the whole new
-// one.
+// Writes `path` as keep_text() does.
 Status keep_hardware(const Hardware& hardware, const std::string& path);
 
 // Returns what is kept in `path`; nullopt if there is nothing, if it is of another device than

@@ -3,12 +3,16 @@
 #include <link.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/hash/checksum.h"
 #include "device/isa.h"
+#include "facade/files/kept_text.h"
 #include "roofline/model/cost_model.h"
 #include "transfer/kv_directory.h"
 #include "transfer/kv_file_store.h"
@@ -59,6 +63,19 @@ Result<uint64_t> digest_of_contents(const ModelFiles& files) {
   return digest.value();
 }
 
+// Returns the digest that a file holds; nullopt if there is no file, or if it does not hold all 16
+// digits.
+std::optional<uint64_t> read_digest(const std::string& path) {
+  constexpr size_t kDigits = 16;
+  std::ifstream file(path);
+  std::string line;
+  uint64_t digest = 0;
+  if (!std::getline(file, line) || line.size() != kDigits) return std::nullopt;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + kDigits, digest, 16);
+  if (error != std::errc() || end != line.data() + kDigits) return std::nullopt;
+  return digest;
+}
+
 // Returns the digest of a model's files. Reading all weights takes a while, so the digest is kept
 // beside the KV, and is valid as long as sizes and times of the files stay the same.
 Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
@@ -66,15 +83,14 @@ Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   for (const ModelFiles::Identity& file : files.identities())
     identity.add(fmt::format("{} {} {}", file.path, file.size_bytes, file.modified_ns));
   const std::string kept = fmt::format("{}/model-{:016x}", dir, identity.value());
-  uint64_t digest = 0;
-  if (std::ifstream file(kept); file >> std::hex >> digest) return digest;
-  QUIRE_ASSIGN_OR_RETURN(digest, digest_of_contents(files));
+  if (const std::optional<uint64_t> digest = read_digest(kept)) return *digest;
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t digest, digest_of_contents(files));
+  // This comes before KvDirectory::open(), which makes the folder for its owner alone.
   std::error_code ec;
-  std::filesystem::create_directories(dir, ec);
-  const std::string temporary = kept + ".writing";
-  std::ofstream(temporary) << std::hex << digest << '\n';
+  if (std::filesystem::create_directories(dir, ec))
+    std::filesystem::permissions(dir, std::filesystem::perms::owner_all, ec);
   // If this fails, the next start reads the model again.
-  std::filesystem::rename(temporary, kept, ec);
+  (void)keep_text(fmt::format("{:016x}\n", digest), kept);
   return digest;
 }
 

@@ -103,13 +103,15 @@ bool FileLoads::add_sources(KvSequenceId sequence, const BlockChain& chain, int3
     const FileIndex::Place place = *state_.index.find(state_.cell(sequence, chain, i));
     const KvRun& run = state_.index.run(place.file);
     if (!sources.empty() && sources.back().file == run.file &&
-        sources.back().first + sources.back().count == place.cell) {
+        sources.back().first_in_run + sources.back().count == place.cell) {
       ++sources.back().count;
       continue;
     }
     if (i == block * count && !may_begin) return false;
-    sources.push_back(
-        {.file = run.file, .first_cell = run.first_cell, .first = place.cell, .count = 1});
+    sources.push_back({.file = run.file,
+                       .run_first_cell = run.first_cell,
+                       .first_in_run = place.cell,
+                       .count = 1});
   }
   return true;
 }
@@ -150,12 +152,14 @@ void FileLoads::load_states(KvSequenceId sequence, BlockChain& chain, int32_t nu
   FileJob job = state_.jobs.make(KvPool::kState, sequence, state_.at(sequence).generation, chain,
                                  end - 1, end);
   job.host_blocks = reserved;
-  begin_job(std::move(job),
-            {.pool = KvPool::kState,
-             .first_cell = run.first_cell,
-             .sources = {{.file = run.file, .first_cell = run.first_cell, .first = 0, .count = 1}},
-             .prefix = state_.jobs.prefix(chain, num_tokens),
-             .host_blocks = std::move(reserved)});
+  begin_job(std::move(job), {.pool = KvPool::kState,
+                             .first_cell = run.first_cell,
+                             .sources = {{.file = run.file,
+                                          .run_first_cell = run.first_cell,
+                                          .first_in_run = 0,
+                                          .count = 1}},
+                             .prefix = state_.jobs.prefix(chain, num_tokens),
+                             .host_blocks = std::move(reserved)});
 }
 
 void FileLoads::begin_job(FileJob job, KvLoadJob load) {

@@ -51,8 +51,8 @@ class FakeFiles final : public KvFiles {
   void store(KvStoreJob job) override { stores_.push_back(std::move(job)); }
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
-  std::string pool() const override { return ""; }
-  Status check_pool(const std::string&) const override { return {}; }
+  std::string file_set() const override { return ""; }
+  Status check_file_set(const std::string&) const override { return {}; }
   Status look_for(std::span<const std::string>) override { return unimplemented("not tested"); }
   void poll(std::vector<KvFileEvent>& out) override {
     for (KvFileEvent& event : events_) out.push_back(std::move(event));
@@ -112,15 +112,15 @@ class FakeFiles final : public KvFiles {
     if (found == disk_.end()) return not_found("gone");
     const File& file = found->second;
     const int32_t num_groups = spec_.num_groups(job.pool);
-    const int32_t end = source.first_cell + source.first + source.count;
-    EXPECT_LE(source.first + source.count, file.run.num_cells());
-    EXPECT_EQ(source.first_cell, file.run.first_cell);
+    const int32_t end = source.run_first_cell + source.first_in_run + source.count;
+    EXPECT_LE(source.first_in_run + source.count, file.run.num_cells());
+    EXPECT_EQ(source.run_first_cell, file.run.first_cell);
     EXPECT_TRUE(std::equal(job.prefix.tokens.begin(), job.prefix.tokens.begin() + end * kCellTokens,
                            file.prefix.tokens.begin()));
     EXPECT_EQ(file.prefix.keys, job.prefix.keys);
-    for (int32_t i = source.first; i < source.first + source.count; ++i) {
+    for (int32_t i = source.first_in_run; i < source.first_in_run + source.count; ++i) {
       for (int32_t g = 0; g < num_groups; ++g)
-        cell(job.pool, job.host_blocks, source.first_cell + i - job.first_cell, g) =
+        cell(job.pool, job.host_blocks, source.run_first_cell + i - job.first_cell, g) =
             file.cells[static_cast<size_t>(i * num_groups + g)];
     }
     return {};

@@ -43,9 +43,9 @@ class MemoryKvFiles final : public KvFiles {
   void store(KvStoreJob job) override { stores_.push_back(std::move(job)); }
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
-  std::string pool() const override { return "memory"; }
-  Status check_pool(const std::string& pool) const override {
-    return pool == "memory" ? Status() : not_found("another pool");
+  std::string file_set() const override { return "memory"; }
+  Status check_file_set(const std::string& file_set) const override {
+    return file_set == "memory" ? Status() : not_found("another set");
   }
   Status look_for(std::span<const std::string> files) override {
     for (const std::string& name : files) {
@@ -119,17 +119,19 @@ class MemoryKvFiles final : public KvFiles {
     const MemoryFile& file = found->second;
     const auto cell_tokens = static_cast<int64_t>(std::ssize(file.prefix.tokens) /
                                                   (file.run.first_cell + file.run.num_cells()));
-    const int64_t num_tokens = (source.first_cell + source.first + source.count) * cell_tokens;
-    QUIRE_CHECK(file.prefix.keys == job.prefix.keys && file.run.first_cell == source.first_cell &&
+    const int64_t num_tokens =
+        (source.run_first_cell + source.first_in_run + source.count) * cell_tokens;
+    QUIRE_CHECK(file.prefix.keys == job.prefix.keys &&
+                file.run.first_cell == source.run_first_cell &&
                 std::equal(job.prefix.tokens.begin(), job.prefix.tokens.begin() + num_tokens,
                            file.prefix.tokens.begin()));
     const auto num_groups =
         static_cast<int32_t>(std::ssize(file.payload) / (cell_bytes() * file.run.num_cells()));
     for (int32_t i = 0; i < source.count; ++i) {
-      const int32_t to = source.first_cell + source.first + i - job.first_cell;
+      const int32_t to = source.run_first_cell + source.first_in_run + i - job.first_cell;
       for (int32_t g = 0; g < num_groups; ++g) {
         const std::byte* const from =
-            file.payload.data() + ((source.first + i) * num_groups + g) * cell_bytes();
+            file.payload.data() + ((source.first_in_run + i) * num_groups + g) * cell_bytes();
         std::memcpy(at(job.host_blocks, to, g, num_groups), from,
                     static_cast<size_t>(cell_bytes()));
       }

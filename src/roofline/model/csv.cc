@@ -44,7 +44,7 @@ Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view where) 
     return too_large("{}:1: expected at most {} columns, got {}", where, kMaxColumns,
                      table.columns_.size());
   }
-  for (size_t line = 2; !rest.empty(); ++line) {
+  for (int32_t line = 2; !rest.empty(); ++line) {
     const std::string_view row = next_line(rest);
     if (row.empty()) continue;
     if (row.find('"') != std::string_view::npos) {
@@ -55,6 +55,7 @@ Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view where) 
       return invalid_argument("{}:{}: expected {} fields, got {}", where, line,
                               table.columns_.size(), count);
     }
+    table.lines_.push_back(line);
   }
   return table;
 }
@@ -63,9 +64,11 @@ bool CsvTable::has(std::string_view column) const {
   return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
 }
 
+std::string CsvTable::place(size_t row) const { return fmt::format("{}:{}", where_, lines_[row]); }
+
 Result<size_t> CsvTable::find(std::string_view column) const {
   const auto it = std::find(columns_.begin(), columns_.end(), column);
-  if (it == columns_.end()) return invalid_argument("{}: expected a column {}", where_, column);
+  if (it == columns_.end()) return invalid_argument("{}:1: expected a column {}", where_, column);
   return static_cast<size_t>(it - columns_.begin());
 }
 
@@ -79,7 +82,7 @@ Result<double> CsvTable::number(size_t row, std::string_view column) const {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return invalid_argument("{}: row {}: {}: expected a number, got {}", where_, row + 1, column,
+    return invalid_argument("{}: {}: expected a number, got {}", place(row), column,
                             text.substr(0, 60));
   }
   return value;
@@ -91,14 +94,14 @@ Result<int32_t> CsvTable::whole(size_t row, std::string_view column, int32_t lea
   if (value >= least && value <= most && value == std::floor(value)) {
     return static_cast<int32_t>(value);
   }
-  return invalid_argument("row {}: {}: expected a whole number from {} to {}, got {:g}", row + 1,
+  return invalid_argument("{}: {}: expected a whole number from {} to {}, got {:g}", place(row),
                           column, least, most, value);
 }
 
 Result<double> CsvTable::latency_us(size_t row) const {
   QUIRE_ASSIGN_OR_RETURN(const double value, number(row, "latency"));
   if (value > 0 && value <= 1e7) return value * 1e3;
-  return invalid_argument("row {}: latency: expected milliseconds above 0, got {:g}", row + 1,
+  return invalid_argument("{}: latency: expected milliseconds above 0, got {:g}", place(row),
                           value);
 }
 

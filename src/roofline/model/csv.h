@@ -18,8 +18,9 @@ class CsvTable {
 
   size_t num_rows() const { return columns_.empty() ? 0 : fields_.size() / columns_.size(); }
   bool has(std::string_view column) const;
-  // Errors name the row, counted from 1 without the header and empty lines, and the column, and say
-  // what came; those of number() and of missing columns name the file too.
+  // Returns "file:line", where the row is; errors about a row begin with it.
+  std::string place(size_t row) const;
+  // Errors name the place and the column, and say what came.
   Result<double> number(size_t row, std::string_view column) const;
   Result<int32_t> whole(size_t row, std::string_view column, int32_t least, int32_t most) const;
   // Reads the column `latency`, which is in milliseconds in the file, above 0 and at most 1e7.
@@ -32,6 +33,7 @@ class CsvTable {
   std::string where_;
   std::vector<std::string_view> columns_;
   std::vector<std::string_view> fields_;  // row by row
+  std::vector<int32_t> lines_;            // of each row, from 1
 };
 
 }  // namespace quire

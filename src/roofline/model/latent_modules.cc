@@ -63,7 +63,7 @@ Result<LatentModuleSample> read_row(const CsvTable& table, size_t row) {
   QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 1, kMaxModuleSize));
   QUIRE_ASSIGN_OR_RETURN(sample.context, table.whole(row, "step", 0, kMaxModuleSize));
   if (int64_t{sample.batch} * sample.num_tokens > kMaxStepTokens) {
-    return invalid_argument("row {}: expected up to {} tokens, got {} x {}", row + 1,
+    return invalid_argument("{}: expected up to {} tokens, got {} x {}", table.place(row),
                             kMaxStepTokens, sample.batch, sample.num_tokens);
   }
   QUIRE_ASSIGN_OR_RETURN(sample.us, table.latency_us(row));
@@ -83,11 +83,10 @@ Result<std::vector<LatentModuleSample>> read_latent_modules_csv(std::string_view
     const std::optional<NumberFormat> weights = parse_number_format(gemm);
     const std::optional<NumberFormat> kv = parse_number_format(cache);
     if (model != kModel || !weights || !kv) continue;
-    Result<LatentModuleSample> sample = read_row(table, row);
-    if (!sample.ok()) return sample.status().with_context(where);
-    sample->weights = *weights;
-    sample->kv = *kv;
-    samples.push_back(*sample);
+    QUIRE_ASSIGN_OR_RETURN(LatentModuleSample sample, read_row(table, row));
+    sample.weights = *weights;
+    sample.kv = *kv;
+    samples.push_back(std::move(sample));
   }
   return samples;
 }

@@ -29,7 +29,7 @@ Result<MixedSample> read_row(const CsvTable& table, size_t row, const NumberForm
   QUIRE_ASSIGN_OR_RETURN(sample.decode_context, table.whole(row, "kv_decode", 1, kMaxLaunchSize));
   QUIRE_ASSIGN_OR_RETURN(sample.us, table.number(row, "us"));
   if (!(sample.us > 0 && sample.us < 1e10)) {
-    return invalid_argument("row {}: us: expected microseconds above 0, got {:g}", row + 1,
+    return invalid_argument("{}: us: expected microseconds above 0, got {:g}", table.place(row),
                             sample.us);
   }
   return sample;
@@ -44,9 +44,8 @@ Result<std::vector<MixedSample>> read_mixed_csv(std::string_view text, std::stri
     QUIRE_ASSIGN_OR_RETURN(const std::string_view dtype, table.field(row, "kv_cache_dtype"));
     const std::optional<NumberFormat> kv = parse_number_format(dtype);
     if (!kv) continue;
-    Result<MixedSample> sample = read_row(table, row, *kv);
-    if (!sample.ok()) return sample.status().with_context(where);
-    samples.push_back(std::move(*sample));
+    QUIRE_ASSIGN_OR_RETURN(MixedSample sample, read_row(table, row, *kv));
+    samples.push_back(std::move(sample));
   }
   return samples;
 }

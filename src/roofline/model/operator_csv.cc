@@ -45,17 +45,20 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
     QUIRE_ASSIGN_OR_RETURN(*value, table.whole(row, column, 1, kMaxCsvSize));
   }
   if (topk > experts || ep > experts) {
-    return invalid_argument("row {}: expected topk and moe_ep_size up to num_experts", row + 1);
+    return invalid_argument(
+        "{}: expected topk and moe_ep_size up to num_experts, got {:g} and {:g} of {:g}",
+        table.place(row), topk, ep, experts);
   }
   const double width = std::ceil(inter / tp);
   ExpertsSample sample;
   QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
   sample.balanced = spread == "balanced";
-  QUIRE_ASSIGN_OR_RETURN(const double skew, skew_of(spread));
+  const Result<double> skew = skew_of(spread);
+  if (!skew.ok()) return skew.status().with_context(table.place(row));
   ExpertLoad load = spread_tokens({.num_experts = experts,
                                    .experts_per_token = topk,
                                    .num_ranks = ep,
-                                   .skew = skew,
+                                   .skew = *skew,
                                    .rounded = true,
                                    .weights = weights},
                                   tokens);
@@ -92,9 +95,8 @@ Result<std::vector<ExpertsSample>> read_experts_csv(std::string_view text, std::
     const std::optional<NumberFormat> format = expert_format(dtype);
     QUIRE_ASSIGN_OR_RETURN(const bool other, is_of_other_kernel(table, row, dtype));
     if (!format || other) continue;
-    Result<ExpertsSample> sample = read_experts_row(table, row, *format);
-    if (!sample.ok()) return sample.status().with_context(where);
-    samples.push_back(*sample);
+    QUIRE_ASSIGN_OR_RETURN(ExpertsSample sample, read_experts_row(table, row, *format));
+    samples.push_back(std::move(sample));
   }
   return samples;
 }
@@ -116,16 +118,14 @@ Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
       QUIRE_ASSIGN_OR_RETURN(const std::string_view backend, table.field(row, "backend"));
       if (backend.ends_with("eager")) continue;
     }
-    const Result<int32_t> devices = table.whole(row, "num_gpus", 1, kMaxCsvSize);
-    const Result<int32_t> elements = table.whole(row, "message_size", 1, kMaxCsvSize);
-    const Result<double> us = table.latency_us(row);
-    for (const Status& status : {devices.status(), elements.status(), us.status()}) {
-      if (!status.ok()) return status.with_context(where);
-    }
+    QUIRE_ASSIGN_OR_RETURN(const int32_t devices, table.whole(row, "num_gpus", 1, kMaxCsvSize));
+    QUIRE_ASSIGN_OR_RETURN(const int32_t elements,
+                           table.whole(row, "message_size", 1, kMaxCsvSize));
+    QUIRE_ASSIGN_OR_RETURN(const double us, table.latency_us(row));
     samples.push_back({.kind = *kind,
-                       .num_devices = static_cast<int32_t>(*devices),
-                       .bytes = *elements * format->bytes(),
-                       .us = *us,
+                       .num_devices = devices,
+                       .bytes = elements * format->bytes(),
+                       .us = us,
                        .library = library});
   }
   return samples;

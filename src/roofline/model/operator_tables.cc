@@ -51,19 +51,16 @@ void scale(KernelTime& time, double log_ratio) {
 
 Result<AttentionSample> read_attention_row(const CsvTable& table, size_t row, NumberFormat kv) {
   AttentionSample sample;
-  QUIRE_ASSIGN_OR_RETURN(sample.batch, table.whole(row, "batch_size", 0, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.batch, table.whole(row, "batch_size", 1, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 1, kMaxSize));
   QUIRE_ASSIGN_OR_RETURN(sample.context, table.whole(row, "step", 0, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, table.whole(row, "num_heads", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, table.whole(row, "num_heads", 1, kMaxSize));
   QUIRE_ASSIGN_OR_RETURN(const int32_t kv_heads,
                          table.whole(row, "num_key_value_heads", 0, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, table.whole(row, "head_dim", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, table.whole(row, "head_dim", 1, kMaxSize));
   int32_t window = 0;
   if (table.has("window_size")) {
     QUIRE_ASSIGN_OR_RETURN(window, table.whole(row, "window_size", 0, kMaxSize));
-  }
-  if (sample.batch < 1 || sample.num_tokens < 1 || heads < 1 || dim < 1) {
-    return invalid_argument("row {}: expected sizes of at least 1", row + 1);
   }
   const double real_kv_heads = kv_heads > 0 ? kv_heads : heads;  // 0: one per query head
   sample.work = {.num_heads = static_cast<double>(heads),
@@ -90,14 +87,9 @@ Result<std::vector<GemmSample>> read_gemm_csv(std::string_view text, std::string
     for (const auto& [column, size] :
          {std::pair("m", &sample.work.m), std::pair("n", &sample.work.n),
           std::pair("k", &sample.work.k)}) {
-      const Result<int32_t> read = table.whole(row, column, 0, kMaxSize);
-      if (!read.ok()) return read.status().with_context(where);
-      if (*read < 1) return invalid_argument("{}: row {}: expected sizes above 0", where, row + 1);
-      *size = *read;
+      QUIRE_ASSIGN_OR_RETURN(*size, table.whole(row, column, 1, kMaxSize));
     }
-    const Result<double> us = table.latency_us(row);
-    if (!us.ok()) return us.status().with_context(where);
-    sample.us = *us;
+    QUIRE_ASSIGN_OR_RETURN(sample.us, table.latency_us(row));
     sample.work.weights = *format;
     samples.push_back(sample);
   }
@@ -112,9 +104,8 @@ Result<std::vector<AttentionSample>> read_attention_csv(std::string_view text,
     QUIRE_ASSIGN_OR_RETURN(const std::string_view dtype, table.field(row, "kv_cache_dtype"));
     const std::optional<NumberFormat> kv = parse_number_format(dtype);
     if (!kv) continue;
-    Result<AttentionSample> sample = read_attention_row(table, row, *kv);
-    if (!sample.ok()) return sample.status().with_context(where);
-    samples.push_back(*sample);
+    QUIRE_ASSIGN_OR_RETURN(AttentionSample sample, read_attention_row(table, row, *kv));
+    samples.push_back(std::move(sample));
   }
   return samples;
 }

@@ -31,9 +31,25 @@ TEST(OperatorTables, RefusesBrokenRows) {
   EXPECT_NE(message("m\n1\n").find("expected a column gemm_dtype"), std::string::npos);
   EXPECT_NE(message("gemm_dtype,m,n,k,latency\nbf16,x,1,1,1\n").find("expected a number, got x"),
             std::string::npos);
-  EXPECT_NE(message("gemm_dtype,m,n,k,latency\nbf16,0,1,1,1\n").find("above 0"), std::string::npos);
+  EXPECT_NE(message("gemm_dtype,m,n,k,latency\nbf16,0,1,1,1\n").find("from 1 to"),
+            std::string::npos);
   EXPECT_NE(message("gemm_dtype,m,n,k,latency\nbf16,1,1,1,-3\n").find("above 0"),
             std::string::npos);
+}
+
+// Each names the file and the line in it once, whatever is wrong. The header and empty lines count.
+TEST(OperatorTables, ErrorsSayWhichLine) {
+  const std::string header = "gemm_dtype,m,n,k,latency\n";
+  const std::string good = "bf16,1,1,1,1\n\n";
+  for (const char* bad :
+       {"bf16,x,1,1,1", "bf16,0,1,1,1", "bf16,1.5,1,1,1", "bf16,1,1,1,-3", "bf16,1,1,1,x"}) {
+    const std::string message =
+        read_gemm_csv(header + good + bad + "\n", "g.csv").status().message();
+    EXPECT_TRUE(message.starts_with("g.csv:4: ")) << message;
+    EXPECT_EQ(message.find("g.csv", 1), std::string::npos) << message;
+  }
+  EXPECT_EQ(read_gemm_csv("m\n1\n", "g.csv").status().message(),
+            "g.csv:1: expected a column gemm_dtype");
 }
 
 TEST(ScatterTable, MeetsItsPointsAndPlanes) {
@@ -297,12 +313,13 @@ TEST(OperatorTables, RefusesBrokenRowsOfExpertsAndCollectives) {
   EXPECT_NE(experts("bfloat16,1,1,1,9,8,1,1,balanced,1\n").find("up to num_experts"),
             std::string::npos);
   EXPECT_NE(experts("bfloat16,1,1,1,1,1,1,1,balanced,0\n").find("above 0"), std::string::npos);
+  const std::string skewed = experts("bfloat16,1,1,1,1,1,1,1,power_law_x,1\n");
+  EXPECT_TRUE(skewed.starts_with("moe.csv:2: distribution: expected")) << skewed;
   const Status status =
       read_collective_csv(
           "op_name,nccl_dtype,num_gpus,message_size,latency\nall_reduce,half,2.5,1,1\n", "nccl.csv")
           .status();
-  EXPECT_NE(status.message().find("nccl.csv: row 1: num_gpus"), std::string::npos)
-      << status.message();
+  EXPECT_NE(status.message().find("nccl.csv:2: num_gpus"), std::string::npos) << status.message();
 }
 
 TEST(FitCollectives, RecoversConstants) {

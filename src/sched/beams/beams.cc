@@ -1,5 +1,7 @@
 #include "sched/beams/beams.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace quire {
@@ -103,8 +105,6 @@ void Beams::take_prompt(Entry& beam) {
 // --- Moves ---
 
 void Beams::note_moves(std::span<const BeamMove> moves) {
-  if (moves.empty()) return;
-  Entry* leader = nullptr;
   for (const BeamMove& move : moves) {
     Entry* beam = state_.roster.find(move.id);
     Entry* parent = state_.roster.find(move.parent);
@@ -113,9 +113,9 @@ void Beams::note_moves(std::span<const BeamMove> moves) {
                 "requests {} and {} are no beams of one search", move.id.value, move.parent.value);
     beam->beam_parent = parent;
     beam->beam_token = move.token_id;
-    if (leader == nullptr) leader = beam->beam_leader;
+    if (std::find(moving_.begin(), moving_.end(), beam->beam_leader) == moving_.end())
+      moving_.push_back(beam->beam_leader);
   }
-  moving_.push_back(leader);
   state_.stats.num_generated_tokens += std::ssize(moves);
 }
 

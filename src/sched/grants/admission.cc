@@ -70,10 +70,10 @@ Admission::Outcome Admission::try_unless_hopeless(Entry& entry, Head& head) {
   if (!has_common_places(entry.num_places()) || not_worth_a_try(entry, available))
     return Outcome::kNoBlocks;
   // A request that passes the head must not evict the cached blocks that the head is going to hit.
-  if (head.entry != nullptr && !head.is_held && head.entry->has_sequence) {
+  if (head.entry != nullptr && !head.keeps_prefix && head.entry->has_sequence) {
     head.prefix =
         state_.kv.hold(head.entry->sequence, head.entry->request.token_ids, find_hit(*head.entry));
-    head.is_held = true;
+    head.keeps_prefix = true;
   }
   const Outcome outcome = try_admit(entry);
   if (outcome == Outcome::kNoBlocks) {
@@ -93,7 +93,7 @@ bool Admission::order_is_strict(Entry& entry, Outcome outcome, Head& head) {
     ++state_.stats.num_skip_aheads;
     return ++head.entry->num_overtaken >= max_overtakes;
   }
-  if (outcome == Outcome::kHeld || head.entry != nullptr) return false;
+  if (outcome == Outcome::kNotReady || head.entry != nullptr) return false;
   head.entry = &entry;
   ++state_.stats.num_head_waits;
   return entry.num_overtaken >= max_overtakes;  // from here on blocks are kept for the head
@@ -174,12 +174,12 @@ Admission::Outcome Admission::try_admit(Entry& entry) {
   const bool is_chunked = state_.config.enable_chunked_prefill;
   const Request& request = entry.request;
   state_.roster.open_sequence(entry);
-  if (promote_prefix(entry)) return Outcome::kHeld;
+  if (promote_prefix(entry)) return Outcome::kNotReady;
   PrefixHit hit = find_hit(entry);
   while (true) {
     const int32_t num_left =
         budget_.rules.clip_to_fork(entry, hit.num_tokens, entry.num_allowed_tokens(hit.num_tokens));
-    if (entry.held && (num_left == 0 || !is_chunked)) return Outcome::kHeld;
+    if (entry.held && (num_left == 0 || !is_chunked)) return Outcome::kNotReady;
     const int32_t timely = budget_.time.clip(
         entry, hit.num_tokens, budget_.rules.clip_tokens(num_left, budget_.num_tokens));
     if (!is_chunked && timely < num_left) return Outcome::kNoBudget;
@@ -192,7 +192,7 @@ Admission::Outcome Admission::try_admit(Entry& entry) {
       return Outcome::kAdmitted;
     }
     state_.roster.media.drop(request, false, entry.media);
-    if (!has_media) return Outcome::kHeld;
+    if (!has_media) return Outcome::kNotReady;
     // Copying a partial block takes a block while the hit still holds its source.
     if (!hit.partial_block) return Outcome::kNoBlocks;
     hit = state_.kv.lookup_whole_blocks(entry.sequence, request.token_ids);

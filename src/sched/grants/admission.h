@@ -20,13 +20,18 @@ class Admission {
   int32_t num_idle_rounds() const;
 
  private:
-  enum class Outcome : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };
+  enum class Outcome : uint8_t {
+    kAdmitted,
+    kNoBudget,
+    kNoBlocks,
+    kNotReady,  // it waits for something other than room: files, the next mask, an encoder
+  };
   // The head is the first request of the queue that does not fit. Others may pass it.
   struct Head {
     Entry* entry = nullptr;  // null: there is no head yet
     // Keeps the cached blocks that the head is going to hit, until the round ends.
     BlockHold prefix;
-    bool is_held = false;
+    bool keeps_prefix = false;  // `prefix` is set
     int32_t num_tried_past = 0;
   };
 

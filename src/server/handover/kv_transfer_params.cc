@@ -42,11 +42,11 @@ ApiCheck read_files(const json::value& value, std::vector<std::string>& out) {
 }
 
 ApiCheck read_handover(const json::object& object, KvHandover& out) {
-  const json::value* const pool = find_member(object, "remote_engine_id");
-  if (pool == nullptr) return std::nullopt;
-  if (!pool->is_string() || pool->get_string().size() > kMostNameBytes)
-    return wrong("remote_engine_id", "a string", *pool);
-  out.pool = std::string(pool->get_string());
+  const json::value* const file_set = find_member(object, "remote_engine_id");
+  if (file_set == nullptr) return std::nullopt;
+  if (!file_set->is_string() || file_set->get_string().size() > kMostNameBytes)
+    return wrong("remote_engine_id", "a string", *file_set);
+  out.file_set = std::string(file_set->get_string());
   if (const json::value* const files = find_member(object, "remote_files")) {
     if (ApiCheck error = read_files(*files, out.files)) return error;
   }
@@ -74,9 +74,9 @@ ApiResult<KvTransferParams> read_kv_transfer_params(const json::value& value) {
   if (!takes_over) return params;
   auto handover = std::make_shared<KvHandover>();
   if (ApiCheck error = read_handover(object, *handover)) return *error;
-  // Without a pool nothing is handed over (the prompt is shorter than a block, or the prefill
-  // failed), and this server computes the whole prompt.
-  if (!handover->pool.empty()) params.handover = std::move(handover);
+  // Without a set of files nothing is handed over (the prompt is shorter than a block, or the
+  // prefill failed), and this server computes the whole prompt.
+  if (!handover->file_set.empty()) params.handover = std::move(handover);
   return params;
 }
 
@@ -85,7 +85,7 @@ json::object kv_transfer_params_json(const KvHandover& handover, std::string_vie
   for (const std::string& file : handover.files) files.emplace_back(file);
   return {{"do_remote_prefill", true},
           {"do_remote_decode", false},
-          {"remote_engine_id", handover.pool},
+          {"remote_engine_id", handover.file_set},
           {"remote_request_id", request_id},
           {"remote_block_ids", nullptr},
           {"remote_host", nullptr},
