@@ -8,6 +8,7 @@
 #include "models/gguf/gguf_states.h"
 #include "models/gguf/gguf_streams.h"
 #include "models/gguf/gguf_text_source.h"
+#include "models/gguf/shown_value.h"
 
 namespace quire {
 namespace {
@@ -216,7 +217,8 @@ class Translator {
       }
       out = list->front();
     } else {
-      return invalid_argument("{}.{}: expected a number", family_.gguf_architecture, key.gguf);
+      return invalid_argument("{}.{}: expected a number, got {}", family_.gguf_architecture,
+                              key.gguf, shown(value));
     }
     return {};
   }
@@ -237,8 +239,8 @@ class Translator {
       }
     } else {
       return invalid_argument(
-          "{}.attention.sliding_window_pattern: expected a period or one flag per layer",
-          family_.gguf_architecture);
+          "{}.attention.sliding_window_pattern: expected a period or one flag per layer, got {}",
+          family_.gguf_architecture, shown(pattern));
     }
     object_["layer_types"] = std::move(types);
     return {};
@@ -256,7 +258,8 @@ class Translator {
       auto counts = value->as_ints();
       if (const auto one = value->as_int()) counts.emplace(static_cast<size_t>(layers), *one);
       if (!counts) {
-        return invalid_argument("{}.{}: expected numbers", family_.gguf_architecture, key.gguf);
+        return invalid_argument("{}.{}: expected a number or one per layer, got {}",
+                                family_.gguf_architecture, key.gguf, shown(value));
       }
       object_[boost::json::string_view(key.json.data(), key.json.size())] =
           boost::json::array(counts->begin(), counts->end());
@@ -379,8 +382,10 @@ class Translator {
   // all are 0 in files of models without pictures.
   Status add_sections(const GgufValue& value, boost::json::object& scaling) const {
     const auto sections = value.as_ints();
-    if (!sections || sections->size() < 3)
-      return invalid_argument("{}.rope.dimension_sections: expected 3 numbers", architecture_);
+    if (!sections || sections->size() < 3) {
+      return invalid_argument("{}.rope.dimension_sections: expected 3 numbers, got {}",
+                              architecture_, shown(&value));
+    }
     const boost::json::array first(sections->begin(), sections->begin() + 3);
     if (std::ranges::any_of(*sections, [](int64_t section) { return section != 0; }))
       scaling["mrope_section"] = first;

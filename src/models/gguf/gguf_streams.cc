@@ -5,6 +5,8 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 
+#include "models/gguf/shown_value.h"
+
 namespace quire {
 namespace {
 
@@ -27,7 +29,8 @@ Status add_sparsity(const GgufFile& file, boost::json::object& object) {
   const GgufValue* value = file.find(kKey);
   if (value == nullptr) return {};
   const auto deviations = value->as_floats();
-  if (!deviations) return invalid_argument("{}: expected one number per layer", kKey);
+  if (!deviations)
+    return invalid_argument("{}: expected one number per layer, got {}", kKey, shown(value));
   boost::json::array list;
   for (const double one : *deviations) {
     if (std::isnan(one) || one > 1e30)
