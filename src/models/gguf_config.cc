@@ -106,7 +106,7 @@ class Translator {
     object_["model_type"] = text(family_.name);
     if (!family_.gguf_activation.empty()) object_["hidden_act"] = text(family_.gguf_activation);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
-    drop_prediction_layers();
+    QUIRE_RETURN_IF_ERROR(drop_prediction_layers());
     add_gguf_states(file_, object_);
     add_expert_rules();
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
@@ -158,11 +158,18 @@ class Translator {
   }
 
   // Layers beyond the last one, which predict further tokens, are counted as blocks but not run.
-  void drop_prediction_layers() {
-    const GgufValue* count = find("nextn_predict_layers");
+  Status drop_prediction_layers() {
+    const GgufValue* value = find("nextn_predict_layers");
     boost::json::value* layers = object_.if_contains("num_hidden_layers");
-    if (count == nullptr || layers == nullptr || !layers->is_int64()) return;
-    *layers = layers->get_int64() - count->as_int().value_or(0);
+    if (value == nullptr || layers == nullptr || !layers->is_int64()) return {};
+    const auto count = value->as_int();
+    if (!count || *count < 0 || *count >= std::max<int64_t>(layers->get_int64(), 1)) {
+      return invalid_argument(
+          "{}.nextn_predict_layers: expected a number in [0, block_count = {}), got {}",
+          architecture_, layers->get_int64(), shown(value));
+    }
+    *layers = layers->get_int64() - *count;
+    return {};
   }
 
   // Adds keys that files leave out because they follow from the architecture.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "models/config_fields.h"
@@ -78,6 +79,31 @@ Result<boost::json::object> config_of(const MetadataFile& metadata,
   QUIRE_ASSIGN_OR_RETURN(const GgufFile file,
                          GgufFile::parse("x.gguf", std::as_bytes(std::span(bytes))));
   return gguf_config_object(*find_gguf_family(file, architecture), file);
+}
+
+Result<boost::json::object> with_prediction_layers(int64_t layers, int64_t count) {
+  MetadataFile file("llama");
+  file.number("llama.block_count", layers).number("llama.nextn_predict_layers", count);
+  return config_of(file, "llama");
+}
+
+TEST(GgufConfig, LayersThatPredictAreNotRun) {
+  for (const int64_t count : {0, 1, 3}) {
+    const auto config = with_prediction_layers(4, count);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->at("num_hidden_layers"), 4 - count);
+  }
+}
+
+TEST(GgufConfig, PredictsFewerLayersThanThereAre) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(with_prediction_layers(1, kLeast).status().message(),
+            "llama.nextn_predict_layers: expected a number in [0, block_count = 1), got "
+            "-9223372036854775808");
+  for (const int64_t count : {kLeast, int64_t{-1}, int64_t{4}, kMost})
+    EXPECT_FALSE(with_prediction_layers(4, count).ok()) << count;
+  EXPECT_FALSE(with_prediction_layers(kLeast, kMost).ok());
 }
 
 TEST(GgufConfig, SaysWhatCame) {
