@@ -137,7 +137,7 @@ class Translator {
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
     QUIRE_RETURN_IF_ERROR(add_rope());
-    add_latent();
+    QUIRE_RETURN_IF_ERROR(add_latent());
     return std::move(object_);
   }
 
@@ -411,8 +411,8 @@ class Translator {
 
   // Adds the sizes of latent attention's heads. In newer files, key_length is the size of a cached
   // token, and other keys give the sizes of heads.
-  void add_latent() {
-    if (!object_.contains("kv_lora_rank")) return;
+  Status add_latent() {
+    if (!object_.contains("kv_lora_rank")) return {};
     const auto integer = [&](std::string_view key) {
       return find(key) == nullptr ? std::nullopt : find(key)->as_int();
     };
@@ -423,6 +423,11 @@ class Translator {
     const auto rotated = integer("rope.dimension_count");
     const auto key = head("attention.key_length_mla", "attention.key_length");
     const auto value = head("attention.value_length_mla", "attention.value_length");
+    if (rotated && key && (*rotated < 0 || *rotated > *key)) {
+      return invalid_argument(
+          "{}.rope.dimension_count: expected a part of the {} dims of a key, got {}", architecture_,
+          *key, *rotated);
+    }
     if (rotated) object_["qk_rope_head_dim"] = *rotated;
     if (rotated && key) object_["qk_nope_head_dim"] = *key - *rotated;
     if (value) object_["v_head_dim"] = *value;
@@ -430,6 +435,7 @@ class Translator {
     object_["num_key_value_heads"] = nullptr;
     object_.erase("head_dim");
     object_.erase("partial_rotary_factor");
+    return {};
   }
 
   Result<boost::json::value> read_factors(std::string_view name) const {

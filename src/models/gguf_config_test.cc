@@ -106,6 +106,21 @@ TEST(GgufConfig, PredictsFewerLayersThanThereAre) {
   EXPECT_FALSE(with_prediction_layers(kLeast, kMost).ok());
 }
 
+TEST(GgufConfig, ALatentHeadRotatesAPartOfItsKey) {
+  const auto config = [](int64_t rotated, int64_t key) {
+    MetadataFile file("deepseek2");
+    file.number("deepseek2.attention.kv_lora_rank", int64_t{32});
+    file.number("deepseek2.rope.dimension_count", rotated);
+    return config_of(file.number("deepseek2.attention.key_length", key), "deepseek2");
+  };
+  ASSERT_TRUE(config(8, 24).ok()) << config(8, 24).status().message();
+  EXPECT_EQ(config(8, 24)->at("qk_nope_head_dim"), 16);
+  EXPECT_EQ(config(1, std::numeric_limits<int64_t>::min()).status().message(),
+            "deepseek2.rope.dimension_count: expected a part of the -9223372036854775808 dims of a "
+            "key, got 1");
+  EXPECT_FALSE(config(-1, 24).ok());
+}
+
 TEST(GgufConfig, SaysWhatCame) {
   EXPECT_EQ(config_of(MetadataFile("llama").text("llama.block_count", "many"), "llama")
                 .status()

@@ -54,7 +54,8 @@ Status add_gguf_streams(const GgufFile& file, boost::json::object& object) {
   constexpr int64_t kLayersWithKeys = 20;
   const boost::json::value* layers = object.if_contains("num_hidden_layers");
   if (!object.contains("num_kv_shared_layers") && layers != nullptr && layers->is_int64()) {
-    object["num_kv_shared_layers"] = std::max<int64_t>(0, layers->get_int64() - kLayersWithKeys);
+    object["num_kv_shared_layers"] =
+        std::max(layers->get_int64(), kLayersWithKeys) - kLayersWithKeys;
   }
   return add_sparsity(file, object);
 }
