@@ -29,8 +29,7 @@ Result<DType> parse_kv_dtype(std::string_view name, DType automatic) {
   if (dtype.ok()) return dtype;
   return invalid_argument(
       "--kv-cache-dtype: expected auto, float32, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2 or "
-      "int8, "
-      "got {}",
+      "int8, got {}",
       name);
 }
 
@@ -60,8 +59,7 @@ Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
   } else {
     return invalid_argument(
         "--shape-weights: expected auto, int8, int8-weights, int4-g32, int4-g128, fp8 or a GGUF "
-        "type "
-        "such as q4_k, got {}",
+        "type such as q4_k, got {}",
         name);
   }
   // A group that spans a whole row is longer than any group that int8 activations support.

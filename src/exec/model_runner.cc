@@ -88,7 +88,9 @@ Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& optio
   if (plan.spec.cross.gated) {
     QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
     if (!plan.vision)
-      return invalid_argument("config.json: vision_config: expected what makes layers' sources");
+      return invalid_argument(
+          "config.json: vision_config: expected the image encoder that the model's cross-attention "
+          "reads, got nothing");
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                          open_encoder(options, plan, tensors, packing, stream));

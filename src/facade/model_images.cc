@@ -20,9 +20,8 @@ Result<std::shared_ptr<const ImageInput>> image_input_of(const RunningModel& run
                            read_vision(files, running.plan.spec.hidden_size));
     if (of_files) {
       log_warn(
-          "{} reads images, but only on the CPU (--device cpu), and as the source of layers only "
-          "in "
-          "one rank: requests with images are refused",
+          "{} reads images, but only on the CPU (--device cpu), and with cross-attention only "
+          "in one rank: requests with images are refused",
           running.bundle.name);
     }
     return std::shared_ptr<const ImageInput>();

@@ -13,13 +13,6 @@ namespace {
 
 constexpr size_t kMaxListLength = 65536;
 
-std::string shown(const boost::json::value& value) {
-  constexpr size_t kMaxShown = 60;
-  std::string text = boost::json::serialize(value);
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
-  return text;
-}
-
 boost::json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
 std::optional<double> as_number(const boost::json::value& value) {
@@ -34,6 +27,13 @@ std::optional<double> as_number(const boost::json::value& value) {
 }
 
 }  // namespace
+
+std::string shown(const boost::json::value& value) {
+  constexpr size_t kMaxShown = 60;
+  std::string text = boost::json::serialize(value);
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
+  return text;
+}
 
 const boost::json::value* ConfigReader::find_raw(std::string_view key) const {
   for (const KeyAlias& alias : aliases_) {

@@ -19,6 +19,9 @@ namespace quire {
 
 struct KeyAlias;
 
+// Returns a value as JSON for an error, cut if it is long.
+std::string shown(const boost::json::value& value);
+
 struct IntRange {
   int64_t min = 0;
   int64_t max = std::numeric_limits<int32_t>::max();

@@ -8,6 +8,7 @@
 #include "models/gguf/gguf_states.h"
 #include "models/gguf/gguf_streams.h"
 #include "models/gguf/gguf_text_source.h"
+#include "models/gguf/shown_value.h"
 
 namespace quire {
 namespace {
@@ -105,7 +106,7 @@ class Translator {
     object_["model_type"] = text(family_.name);
     if (!family_.gguf_activation.empty()) object_["hidden_act"] = text(family_.gguf_activation);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
-    drop_prediction_layers();
+    QUIRE_RETURN_IF_ERROR(drop_prediction_layers());
     add_gguf_states(file_, object_);
     add_expert_rules();
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
@@ -136,7 +137,7 @@ class Translator {
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
     QUIRE_RETURN_IF_ERROR(add_rope());
-    add_latent();
+    QUIRE_RETURN_IF_ERROR(add_latent());
     return std::move(object_);
   }
 
@@ -157,11 +158,18 @@ class Translator {
   }
 
   // Layers beyond the last one, which predict further tokens, are counted as blocks but not run.
-  void drop_prediction_layers() {
-    const GgufValue* count = find("nextn_predict_layers");
+  Status drop_prediction_layers() {
+    const GgufValue* value = find("nextn_predict_layers");
     boost::json::value* layers = object_.if_contains("num_hidden_layers");
-    if (count == nullptr || layers == nullptr || !layers->is_int64()) return;
-    *layers = layers->get_int64() - count->as_int().value_or(0);
+    if (value == nullptr || layers == nullptr || !layers->is_int64()) return {};
+    const auto count = value->as_int();
+    if (!count || *count < 0 || *count >= std::max<int64_t>(layers->get_int64(), 1)) {
+      return invalid_argument(
+          "{}.nextn_predict_layers: expected a number in [0, block_count = {}), got {}",
+          architecture_, layers->get_int64(), shown(value));
+    }
+    *layers = layers->get_int64() - *count;
+    return {};
   }
 
   // Adds keys that files leave out because they follow from the architecture.
@@ -216,7 +224,8 @@ class Translator {
       }
       out = list->front();
     } else {
-      return invalid_argument("{}.{}: expected a number", family_.gguf_architecture, key.gguf);
+      return invalid_argument("{}.{}: expected a number, got {}", family_.gguf_architecture,
+                              key.gguf, shown(value));
     }
     return {};
   }
@@ -237,8 +246,8 @@ class Translator {
       }
     } else {
       return invalid_argument(
-          "{}.attention.sliding_window_pattern: expected a period or one flag per layer",
-          family_.gguf_architecture);
+          "{}.attention.sliding_window_pattern: expected a period or one flag per layer, got {}",
+          family_.gguf_architecture, shown(pattern));
     }
     object_["layer_types"] = std::move(types);
     return {};
@@ -256,7 +265,8 @@ class Translator {
       auto counts = value->as_ints();
       if (const auto one = value->as_int()) counts.emplace(static_cast<size_t>(layers), *one);
       if (!counts) {
-        return invalid_argument("{}.{}: expected numbers", family_.gguf_architecture, key.gguf);
+        return invalid_argument("{}.{}: expected a number or one per layer, got {}",
+                                family_.gguf_architecture, key.gguf, shown(value));
       }
       object_[boost::json::string_view(key.json.data(), key.json.size())] =
           boost::json::array(counts->begin(), counts->end());
@@ -379,8 +389,10 @@ class Translator {
   // all are 0 in files of models without pictures.
   Status add_sections(const GgufValue& value, boost::json::object& scaling) const {
     const auto sections = value.as_ints();
-    if (!sections || sections->size() < 3)
-      return invalid_argument("{}.rope.dimension_sections: expected 3 numbers", architecture_);
+    if (!sections || sections->size() < 3) {
+      return invalid_argument("{}.rope.dimension_sections: expected 3 numbers, got {}",
+                              architecture_, shown(&value));
+    }
     const boost::json::array first(sections->begin(), sections->begin() + 3);
     if (std::ranges::any_of(*sections, [](int64_t section) { return section != 0; }))
       scaling["mrope_section"] = first;
@@ -399,8 +411,8 @@ class Translator {
 
   // Adds the sizes of latent attention's heads. In newer files, key_length is the size of a cached
   // token, and other keys give the sizes of heads.
-  void add_latent() {
-    if (!object_.contains("kv_lora_rank")) return;
+  Status add_latent() {
+    if (!object_.contains("kv_lora_rank")) return {};
     const auto integer = [&](std::string_view key) {
       return find(key) == nullptr ? std::nullopt : find(key)->as_int();
     };
@@ -411,6 +423,11 @@ class Translator {
     const auto rotated = integer("rope.dimension_count");
     const auto key = head("attention.key_length_mla", "attention.key_length");
     const auto value = head("attention.value_length_mla", "attention.value_length");
+    if (rotated && key && (*rotated < 0 || *rotated > *key)) {
+      return invalid_argument(
+          "{}.rope.dimension_count: expected a part of the {} dims of a key, got {}", architecture_,
+          *key, *rotated);
+    }
     if (rotated) object_["qk_rope_head_dim"] = *rotated;
     if (rotated && key) object_["qk_nope_head_dim"] = *key - *rotated;
     if (value) object_["v_head_dim"] = *value;
@@ -418,6 +435,7 @@ class Translator {
     object_["num_key_value_heads"] = nullptr;
     object_.erase("head_dim");
     object_.erase("partial_rotary_factor");
+    return {};
   }
 
   Result<boost::json::value> read_factors(std::string_view name) const {

@@ -128,6 +128,13 @@ TEST(LayeredConfig, BlocksOfZamba2AreUsedInTurn) {
   EXPECT_EQ(untied.layers[4].attention.rope_style, RopeStyle::kNone);
 }
 
+TEST(LayeredConfig, AttentionNeedsKvHeads) {
+  expect_error(
+      R"({"model_type": "nemotron-nas", "hidden_size": 64, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "layer_num_heads": [4, 4], "layer_intermediate_sizes": [32, 32])",
+      R"("layer_num_kv_heads": [2, 0])", "layer 1: expected KV heads for the 4 query heads, got 0");
+}
+
 TEST(LayeredConfig, RefusesBlocksThatCannotBe) {
   expect_error(kZamba2, R"("num_hidden_layers": 7)", "num_hidden_layers = 7 entries, got 6");
   expect_error(kZamba2, R"("num_mem_blocks": 0)", "num_mem_blocks");

@@ -320,7 +320,8 @@ Result<boost::json::object> parse_config_object(std::string_view text, std::stri
   const std::string plain = with_finite_numbers(text);
   boost::json::value value = boost::json::parse(plain, error, {}, options);
   if (error) return invalid_argument("{}: not valid JSON: {}", where, error.message());
-  if (!value.is_object()) return invalid_argument("{}: expected an object", where);
+  if (!value.is_object())
+    return invalid_argument("{}: expected an object, got {}", where, shown(value));
   return std::move(value.get_object());
 }
 

@@ -87,10 +87,12 @@ Status add_dense_tensors(const ModelFiles& files, const SentenceModule& module, 
 
 Result<std::vector<SentenceModule>> parse_sentence_modules(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(text, "modules.json"));
-  if (!value.is_array()) return invalid_argument("modules.json: expected a list of modules");
+  if (!value.is_array())
+    return invalid_argument("modules.json: expected a list of modules, got {}", shown(value));
   std::vector<SentenceModule> modules;
   for (const boost::json::value& entry : value.get_array()) {
-    if (!entry.is_object()) return invalid_argument("modules.json: expected objects in the list");
+    if (!entry.is_object())
+      return invalid_argument("modules.json: expected objects in the list, got {}", shown(entry));
     Status status;
     const ConfigReader reader(entry.get_object(), "modules.json", {}, status);
     const std::string type = reader.string("type", "");
@@ -119,7 +121,8 @@ Result<LogitTokens> read_logit_tokens(const ModelFiles& files, const SentenceMod
 
 Result<PoolingKind> parse_pooling_kind(std::string_view text, const std::string& where) {
   QUIRE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(text, where));
-  if (!value.is_object()) return invalid_argument("{}: expected an object", where);
+  if (!value.is_object())
+    return invalid_argument("{}: expected an object, got {}", where, shown(value));
   Status status;
   const ConfigReader reader(value.get_object(), where, {}, status);
   const std::string mode = reader.has("pooling_mode") ? reader.string("pooling_mode", "") : "";

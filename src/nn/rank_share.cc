@@ -128,9 +128,8 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
   }
   if (whole.cross.any()) {
     return unimplemented(
-        "--tensor-parallel-size: expected 1 for a model that looks at what an encoder has made, "
-        "got "
-        "{}",
+        "--tensor-parallel-size: expected 1 for a model that attends to the output of an encoder, "
+        "got {}",
         num_ranks);
   }
   for (size_t i = 0; i < whole.layers.size(); ++i) {

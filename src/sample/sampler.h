@@ -58,6 +58,7 @@ class Sampler {
     scanner_.reserve(vocab_size);
     top_p_.reserve(vocab_size);
     masked_.reserve(vocab_size);
+    transcript_.reserve(vocab_size);
     processed_.reserve(vocab_size);
   }
 

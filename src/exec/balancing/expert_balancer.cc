@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 
 #include "base/log.h"
 #include "nn/experts/expert_placement.h"
 
 namespace quire {
 namespace {
-
-// Experts move only if the most loaded rank then has at most this share of its current tokens.
-constexpr double kWorthMoving = 0.98;
 
 const PackedWeight* packed(const LinearWeights& weights) {
   return weights.is_empty() ? nullptr : &weights.weight.parts.front();
@@ -60,7 +58,7 @@ void ExpertBalancer::place(const std::vector<std::vector<int64_t>>& tokens) {
     const std::vector<int32_t>& current = parts_.weights.experts(layer).expert_of;
     std::vector<int32_t> placed = place_experts(load, current);
     const double heaviest = heaviest_rank(load, current), next = heaviest_rank(load, placed);
-    if (next > heaviest * kWorthMoving) continue;
+    if (!is_worth_moving(heaviest, next)) continue;
     changes_.push_back({layer, std::move(placed)});
     before += heaviest;
     after += next;
@@ -70,8 +68,9 @@ void ExpertBalancer::place(const std::vector<std::vector<int64_t>>& tokens) {
   if (changes_.empty()) return;
   if (parts_.ranks.share().rank == 0) {
     log_info(
-        "experts of {} layers are dealt out anew: their heaviest ranks had {:.2f} times as many "
-        "tokens as the mean, and would have had {:.2f} times as many",
+        "the experts of {} layers move between ranks: the most loaded rank of a layer had {:.2f} "
+        "times the mean number of tokens, and would have had {:.2f} times the mean where the "
+        "experts move to",
         changes_.size(), before / mean, after / mean);
   }
   start_reading();
@@ -80,7 +79,12 @@ void ExpertBalancer::place(const std::vector<std::vector<int64_t>>& tokens) {
 void ExpertBalancer::start_reading() {
   if (thread_.joinable()) thread_.join();
   progress_.store(kReading, std::memory_order_relaxed);
-  thread_ = std::thread([this, &change = changes_.front()] { read(change); });
+  try {
+    thread_ = std::thread([this, &change = changes_.front()] { read(change); });
+  } catch (const std::system_error& e) {
+    log_warn("experts stay where they are: the system gave no thread to read them: {}", e.what());
+    progress_.store(kFailed, std::memory_order_relaxed);
+  }
 }
 
 void ExpertBalancer::read(const Change& change) {
@@ -112,7 +116,7 @@ void ExpertBalancer::read(const Change& change) {
 void ExpertBalancer::advance() {
   const uint8_t progress = parts_.ranks.least_of_all(progress_.load(std::memory_order_acquire));
   if (progress == kReading) return;
-  thread_.join();
+  if (thread_.joinable()) thread_.join();  // it is not if this rank got no thread
   if (progress == kReady) {
     apply(std::move(changes_.front()));
     changes_.pop_front();

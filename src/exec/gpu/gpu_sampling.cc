@@ -4,26 +4,35 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "exec/logits_stage.h"
 
 namespace quire {
 namespace {
 
-// The bytes of the rows of the batch, the rows of the sampler and the slots, followed by the lists.
+// The bytes that `count` values take of the buffer that is sent: each list begins at a multiple of
+// 16 bytes.
+template <typename T>
+int64_t room_of(int64_t count) {
+  return (count * int64_t{sizeof(T)} + 15) / 16 * 16;
+}
+
+// The bytes of all of these lists.
+template <typename... T>
+int64_t room_of_all(const std::vector<T>&... lists) {
+  return (room_of<T>(std::ssize(lists)) + ...);
+}
+
+// The rows of the sampler, the rows of the batch, two slots of each, and then the lists of the rows.
 int64_t sent_bytes(const GpuSampling::Shape& shape) {
-  const int64_t per_row = static_cast<int64_t>(sizeof(SampleRow)) + 3 * 4;
-  return Arena::padded(shape.max_rows * per_row + 12 * 16 + GpuSampling::kListBytes);
+  return Arena::padded(room_of<SampleRow>(shape.max_rows) + 3 * room_of<int32_t>(shape.max_rows) +
+                       GpuSampling::kListBytes);
 }
 
 int64_t received_bytes(const GpuSampling::Shape& shape) {
   const int64_t alternatives = shape.max_rows * GpuSampling::kMaxLogprobs;
   return Arena::padded(shape.max_rows * static_cast<int64_t>(sizeof(SampledToken))) +
          2 * Arena::padded(alternatives * 4);
-}
-
-template <typename T>
-int64_t bytes_of(const std::vector<T>& values) {
-  return static_cast<int64_t>(values.size() * sizeof(T));
 }
 
 LogitsStage::Outcome outcome_of(const LogitsRow& row, const SampledToken& sampled, int32_t num_top,
@@ -124,10 +133,9 @@ bool GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
 }
 
 int64_t GpuSampling::list_bytes() const {
-  return bytes_of(rows_.allowed_masks) + bytes_of(rows_.token_masks) + bytes_of(rows_.bias_ids) +
-         bytes_of(rows_.bias_values) + bytes_of(rows_.forbidden_ids) +
-         bytes_of(rows_.bad_word_starts) + bytes_of(rows_.bad_word_ids) +
-         bytes_of(rows_.recent_ids);
+  return room_of_all(rows_.allowed_masks, rows_.token_masks, rows_.bias_ids, rows_.bias_values,
+                     rows_.forbidden_ids, rows_.bad_word_starts, rows_.bad_word_ids,
+                     rows_.recent_ids);
 }
 
 bool GpuSampling::takes(const InputBatch& batch) {
@@ -154,12 +162,11 @@ bool GpuSampling::takes(const InputBatch& batch) {
 // Copies the values into the staging buffer and returns where they will lie on the device.
 template <typename T>
 const T* GpuSampling::send(const Staging& staging, const std::vector<T>& values, int64_t& offset) {
-  offset = (offset + 15) / 16 * 16;
-  const auto* on_device = reinterpret_cast<const T*>(sent_ + offset);
-  if (values.empty()) return on_device;
-  std::memcpy(staging.sent + offset, values.data(), values.size() * sizeof(T));
-  offset += bytes_of(values);
-  return on_device;
+  const int64_t begin = std::exchange(offset, offset + room_of_all(values));
+  QUIRE_CHECK(offset <= sent_bytes(shape_), "[gpu_sampling] lists of {} bytes, room for {}", offset,
+              sent_bytes(shape_));
+  if (!values.empty()) std::memcpy(staging.sent + begin, values.data(), values.size() * sizeof(T));
+  return reinterpret_cast<const T*>(sent_ + begin);
 }
 
 Status GpuSampling::count_known_tokens(size_t turn, const InputBatch& batch) {

@@ -21,14 +21,14 @@ Status check_ops(const DecoderSpec& spec) {
     const AttentionSpec& attention = layer.attention;
     if (attention.index.any()) {
       return unimplemented(
-          "cuda: this model attends to {} chosen tokens of a longer context, which CPUs alone do: "
-          "use --max-model-len {} or --device cpu",
+          "cuda: this model attends to {} chosen tokens of a longer context, which works on CPUs "
+          "only: use --max-model-len {} or --device cpu",
           attention.index.top_k, attention.index.top_k);
     }
     if (attention.any() && !attention.causal) {
       return unimplemented(
-          "cuda: tokens of this model see those behind them, which CPUs alone do: use --device "
-          "cpu");
+          "cuda: tokens of this model see those behind them, which works on CPUs only: use "
+          "--device cpu");
     }
     if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
     if (attention.qk_norm == QkNorm::kBiasedHead) return refuse("norms of heads with biases");
@@ -66,8 +66,8 @@ Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.cross.any()) {
     return unimplemented(
-        "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device "
-        "cpu");
+        "cuda: this model attends to the output of an encoder, which works on CPUs only: use "
+        "--device cpu");
   }
   for (const LayerSpec& layer : plan.spec.layers) {
     QUIRE_RETURN_IF_ERROR(check_experts(layer.ffn.experts, plan.spec.hidden_size));

@@ -1,29 +1,29 @@
 #include "exec/media/vision_tower.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "exec/media/encoder_cache.h"
+#include "exec/media/encoder_output.h"
 #include "kernels/api/norm.h"
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
 namespace {
 
-constexpr int32_t kBlockSize = 16;
+constexpr int32_t kBlockSize = EncoderCache::kBlockSize;
 
-int64_t blocks_of(int64_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
+int64_t blocks_of(int64_t num_rows) { return EncoderCache::blocks_of(num_rows); }
 
 // Counts one block more per window, because each window may leave a block partly empty.
 int64_t num_blocks(const VisionSpec& spec) {
   return blocks_of(spec.max_rows()) + spec.max_windows();
 }
 
-// The floats of the keys; the values take as many.
-int64_t cache_floats(const VisionSpec& spec) {
-  return num_blocks(spec) * kBlockSize * spec.encoder.layers.front().attention.kv_rows();
+EncoderCache cache_of(const VisionSpec& spec) {
+  return {spec.encoder.layers.front().attention, num_blocks(spec)};
 }
 
 int64_t widest_projection(const VisionSpec& spec) {
@@ -75,8 +75,7 @@ int64_t VisionTower::workspace_bytes() const {
          PatchRows::arena_bytes(spec_) + floats(spec_.max_rows() * spec_.encoder.hidden_size) +
          floats(DecoderLimits::kMaxPooledRows * cell_elements(spec_)) +
          floats(2 * DecoderLimits::kMaxPooledRows * widest_projection(spec_)) +
-         floats(tile_floats(spec_)) + floats(spec_.embedding_size()) +
-         2 * floats(cache_floats(spec_));
+         floats(tile_floats(spec_)) + floats(spec_.embedding_size()) + cache_of(spec_).bytes();
 }
 
 Status VisionTower::load(const LoadOptions& options) {
@@ -97,7 +96,7 @@ void VisionTower::place_buffers() {
       workspace_.allocate<float>(2 * DecoderLimits::kMaxPooledRows * widest_projection(spec_));
   tiles_ = workspace_.allocate<float>(tile_floats(spec_));
   line_break_ = workspace_.allocate<float>(spec_.embedding_size());
-  decoder_->bind_cache(one_cache());
+  decoder_->bind_cache(layer_caches());
   constexpr float kOne = 1.0f;
   const size_t last_layer = spec_.encoder.pooling.layers.size() - 1;
   if (!spec_.grids.empty()) decoder_->head().pooling_layer(last_layer, &kOne, line_break_, 1);
@@ -115,17 +114,8 @@ void VisionTower::place_buffers() {
   window_table_.resize(window_lens_.size() * static_cast<size_t>(window_blocks(spec_)));
 }
 
-// A layer's keys and values are read before those of the next layer are written, so all layers use
-// one place.
-std::vector<LayerCache> VisionTower::one_cache() {
-  const AttentionSpec& attention = spec_.encoder.layers.front().attention;
-  const KvCacheView view{.key = workspace_.allocate<float>(cache_floats(spec_)),
-                         .value = workspace_.allocate<float>(cache_floats(spec_)),
-                         .dtype = DType::kF32,
-                         .block_stride = attention.kv_rows() * kBlockSize,
-                         .block_size = kBlockSize,
-                         .num_kv_heads = attention.num_kv_heads,
-                         .head_dim = attention.head_dim};
+std::vector<LayerCache> VisionTower::layer_caches() {
+  const KvCacheView view = cache_of(spec_).place(workspace_);
   std::vector<LayerCache> caches;
   for (size_t layer = 0; layer < spec_.encoder.layers.size(); ++layer) {
     const bool has_windows = spec_.window_cells > 0 && spec_.layer_has_windows[layer];
@@ -177,8 +167,7 @@ Status VisionTower::check_size(const MediaItem& item) const {
   }
   return invalid_argument(
       "image: expected sides that are multiples of {}, and one embedding for each of at most {} "
-      "such "
-      "squares, got {} x {} and {}",
+      "such squares, got {} x {} and {}",
       cell, spec_.max_cells, item.width, item.height, item.num_embeddings);
 }
 
@@ -355,11 +344,8 @@ Status VisionTower::encode(const MediaItem& item, float* out) {
   } else {
     encode_tiles(item, out);
   }
-  for (int64_t i = 0; i < item.num_embeddings * spec_.embedding_size(); ++i) {
-    if (!std::isfinite(out[i]))
-      return invalid_argument("image: the model makes values of it that are no numbers");
-  }
-  return {};
+  const auto size = static_cast<size_t>(item.num_embeddings * spec_.embedding_size());
+  return check_encoder_output("image", {out, size});
 }
 
 }  // namespace quire

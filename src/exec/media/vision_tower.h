@@ -42,7 +42,7 @@ class VisionTower {
  private:
   VisionTower(const VisionSpec& spec, const WeightOptions& options, HostStream& stream);
   void place_buffers();
-  std::vector<LayerCache> one_cache();
+  std::vector<LayerCache> layer_caches();
   Status check_size(const MediaItem& item) const;
   Status check_tiles(const MediaItem& item) const;
   void encode_picture(const PicturePixels& picture, int32_t height, float* out);

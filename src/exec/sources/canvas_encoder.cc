@@ -1,9 +1,9 @@
 #include "exec/sources/canvas_encoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "exec/media/encoder_output.h"
 #include "models/vision/vision_config.h"
 
 namespace quire {
@@ -103,9 +103,8 @@ Result<SourceRows> CanvasEncoder::encode(const MediaItem& item) {
   front_.add_behind(canvas, rows_);
   rows.taps = {};
   project(global_.run_rows(rows));
-  const int64_t size = spec_.source_rows() * spec_.embedding_width();
-  if (!std::all_of(source_, source_ + size, [](float value) { return std::isfinite(value); }))
-    return invalid_argument("image: the model makes values of it that are no numbers");
+  const auto size = static_cast<size_t>(spec_.source_rows() * spec_.embedding_width());
+  QUIRE_RETURN_IF_ERROR(check_encoder_output("image", {source_, size}));
   return SourceRows{.rows = source_, .count = spec_.source_rows(), .num_shown = num_seen};
 }
 

@@ -8,12 +8,6 @@
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
-namespace {
-
-constexpr int32_t kBlockSize = 16;
-
-}  // namespace
-
 EncoderStack::EncoderStack(const DecoderSpec& spec, const WeightOptions& options, int32_t max_rows,
                            HostStream& stream, int32_t min_seen)
     : spec_(spec),
@@ -33,17 +27,12 @@ Status EncoderStack::open(TensorSource source, const NameMap& names,
   return {};
 }
 
-int64_t EncoderStack::num_blocks() const {
-  return (limits_.max_tokens + kBlockSize - 1) / kBlockSize;
-}
+int64_t EncoderStack::num_blocks() const { return EncoderCache::blocks_of(limits_.max_tokens); }
 
-int64_t EncoderStack::cache_floats() const {
-  return num_blocks() * kBlockSize * spec_.layers.front().attention.kv_rows();
-}
+EncoderCache EncoderStack::cache() const { return {spec_.layers.front().attention, num_blocks()}; }
 
 int64_t EncoderStack::workspace_bytes() const {
-  return decoder_memory(spec_, weights_, limits_, stream_).total() +
-         2 * Arena::padded(cache_floats() * int64_t{sizeof(float)});
+  return decoder_memory(spec_, weights_, limits_, stream_).total() + cache().bytes();
 }
 
 Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
@@ -51,7 +40,8 @@ Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
   QUIRE_RETURN_IF_ERROR(load_checkpoint(plan_, weight_arena_, options));
   QUIRE_ASSIGN_OR_RETURN(workspace_, Arena::create(workspace_bytes() + more_bytes));
   decoder_ = std::make_unique<Decoder>(spec_, weights_, limits_, stream_, workspace_);
-  decoder_->bind_cache(one_cache());
+  decoder_->bind_cache(std::vector<LayerCache>(
+      spec_.layers.size(), LayerCache{.view = cache().place(workspace_), .group = 0}));
   const auto max_rows = static_cast<size_t>(limits_.max_tokens);
   zeros_.assign(max_rows, 0);
   axis_positions_.assign(3 * max_rows, 0);
@@ -63,20 +53,6 @@ Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
     for (int32_t block = 0; block < num_blocks(); ++block) block_table_.push_back(block);
   }
   return {};
-}
-
-// A layer's keys and values are read before those of the next layer are written, so all layers use
-// one place.
-std::vector<LayerCache> EncoderStack::one_cache() {
-  const AttentionSpec& attention = spec_.layers.front().attention;
-  const KvCacheView view{.key = workspace_.allocate<float>(cache_floats()),
-                         .value = workspace_.allocate<float>(cache_floats()),
-                         .dtype = DType::kF32,
-                         .block_stride = attention.kv_rows() * kBlockSize,
-                         .block_size = kBlockSize,
-                         .num_kv_heads = attention.num_kv_heads,
-                         .head_dim = attention.head_dim};
-  return std::vector<LayerCache>(spec_.layers.size(), LayerCache{.view = view, .group = 0});
 }
 
 const float* EncoderStack::run_rows(const EncoderRows& rows) { return run(zeros_.data(), rows); }

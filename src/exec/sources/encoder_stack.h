@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "device/stream.h"
+#include "exec/media/encoder_cache.h"
 #include "nn/decoder/decoder.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
@@ -55,8 +56,7 @@ class EncoderStack {
 
  private:
   int64_t num_blocks() const;
-  int64_t cache_floats() const;  // of the keys; the values take as many
-  std::vector<LayerCache> one_cache();
+  EncoderCache cache() const;
   const float* run(const TokenId* token_ids, const EncoderRows& rows);
   // Cuts the rows into runs, each of which attends to all rows or to the first num_seen.
   void cut_runs(const EncoderRows& rows, KvGroupInputs& group);

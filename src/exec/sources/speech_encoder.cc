@@ -1,8 +1,8 @@
 #include "exec/sources/speech_encoder.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "exec/media/encoder_output.h"
 #include "kernels/api/embedding.h"
 #include "models/speech/speech_config.h"
 
@@ -94,10 +94,8 @@ Result<SourceRows> SpeechEncoder::encode(const MediaItem& item) {
   convolve(1, {halves_, width, num_frames, 1, width}, 2, rows_);
   for (int64_t i = 0; i < spec_.num_rows * width; ++i) rows_[i] += positions_[i];
   const float* const out = stack_.run_rows({.rows = rows_, .count = spec_.num_rows});
-  const bool all_finite = std::all_of(out, out + spec_.num_rows * width,
-                                      [](float value) { return std::isfinite(value); });
-  if (!all_finite)
-    return invalid_argument("recording: the model makes values of it that are no numbers");
+  QUIRE_RETURN_IF_ERROR(
+      check_encoder_output("recording", {out, static_cast<size_t>(spec_.num_rows * width)}));
   return SourceRows{out, spec_.num_rows};
 }
 

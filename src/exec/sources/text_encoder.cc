@@ -1,8 +1,9 @@
 #include "exec/sources/text_encoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
+
+#include "exec/media/encoder_output.h"
 
 namespace quire {
 
@@ -32,10 +33,8 @@ Result<SourceRows> TextEncoder::encode(const MediaItem& item) {
   if (!std::all_of(item.text.begin(), item.text.end(), is_known))
     return invalid_argument("source: expected token ids in [0, {})", spec_.vocab_size);
   const float* const rows = stack_.run_tokens(item.text.data(), count);
-  const bool all_finite = std::all_of(rows, rows + count * spec_.hidden_size,
-                                      [](float value) { return std::isfinite(value); });
-  if (!all_finite)
-    return invalid_argument("source: the model makes values of it that are no numbers");
+  QUIRE_RETURN_IF_ERROR(
+      check_encoder_output("source", {rows, static_cast<size_t>(count * spec_.hidden_size)}));
   return SourceRows{rows, count};
 }
 

@@ -109,8 +109,8 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
   }
   if (whole.cross.any()) {
     return unimplemented(
-        "--pipeline-parallel-size: expected 1 for a model that looks at what an encoder has made, "
-        "got {}",
+        "--pipeline-parallel-size: expected 1 for a model that attends to the output of an "
+        "encoder, got {}",
         num_stages);
   }
   for (int32_t index = 0; index < num_stages; ++index) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/config_fields.h"
 #include "models/config_reader.h"
 #include "models/drafting/token_map.h"
 #include "weights/names/name_prefix.h"
@@ -104,12 +105,7 @@ NameMap names_of(const Family& family) {
 
 Result<json::object> read_object(const ModelFiles& files) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-  json::error_code error;
-  json::parse_options options;
-  options.max_depth = 32;
-  json::value value = json::parse(text, error, {}, options);
-  if (error || !value.is_object()) return invalid_argument("config.json: expected a JSON object");
-  return std::move(value.get_object());
+  return parse_config_object(text, "config.json");
 }
 
 // Returns the decoder's part of a configuration, which the speculators format and vLLM's older
@@ -136,19 +132,21 @@ Status read_proposal_methods(const json::object& config, DraftHead& head) {
   const json::value* methods = speculators->get_object().if_contains("proposal_methods");
   if (methods == nullptr || !methods->is_array()) return {};
   for (const json::value& method : methods->get_array()) {
-    if (!method.is_object())
-      return invalid_argument("config.json: proposal_methods: expected objects");
+    if (!method.is_object()) {
+      return invalid_argument("config.json: proposal_methods: expected objects, got {}",
+                              shown(method));
+    }
     Status status;
     const ConfigReader reader(method.get_object(), "config.json: proposal_methods", {}, status);
     const auto accept_k = reader.integer("verifier_accept_k", {0, 1 << 20}, 1);
     const json::value* tolerance = method.get_object().if_contains("accept_tolerance");
     const bool is_exact =
         tolerance == nullptr || tolerance->is_null() || *tolerance == 0 || *tolerance == 0.0;
-    if (accept_k > 1 || !is_exact) {
-      reader.fail(
-          "expected verifier_accept_k 1 and accept_tolerance 0, since drafts never change an "
-          "answer, got others");
-    }
+    constexpr std::string_view kWhy = "since drafts never change an answer";
+    if (accept_k > 1)
+      reader.fail(fmt::format("verifier_accept_k: expected 1, {}, got {}", kWhy, accept_k));
+    if (!is_exact)
+      reader.fail(fmt::format("accept_tolerance: expected 0, {}, got {}", kWhy, shown(*tolerance)));
     head.num_speculative_tokens =
         static_cast<int32_t>(reader.integer("speculative_tokens", {0, 64}, 0));
     if (!status.ok()) return status;

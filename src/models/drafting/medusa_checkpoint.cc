@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "models/config_fields.h"
 #include "models/config_reader.h"
 #include "models/drafting/token_map.h"
 #include "weights/files/safetensors.h"
@@ -67,13 +68,10 @@ Result<std::vector<RawTensor>> read_tensors(const ModelFiles& files) {
 Status check_counts(const ModelFiles& files, const MedusaSpec& spec) {
   if (!files.contains("config.json")) return {};
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-  boost::json::error_code error;
-  boost::json::parse_options options;
-  options.max_depth = 32;
-  const boost::json::value value = boost::json::parse(text, error, {}, options);
-  if (error || !value.is_object()) return invalid_argument("config.json: expected a JSON object");
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(text, "config.json"));
   Status status;
-  const ConfigReader reader(value.get_object(), "config.json", {}, status);
+  const ConfigReader reader(object, "config.json", {}, status);
   const auto check = [&](std::initializer_list<std::string_view> keys, int64_t found) {
     for (const std::string_view key : keys) {
       const int64_t said = reader.integer(key, {0, kMostHeads}, found);

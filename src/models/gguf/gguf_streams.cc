@@ -5,6 +5,8 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 
+#include "models/gguf/shown_value.h"
+
 namespace quire {
 namespace {
 
@@ -27,7 +29,8 @@ Status add_sparsity(const GgufFile& file, boost::json::object& object) {
   const GgufValue* value = file.find(kKey);
   if (value == nullptr) return {};
   const auto deviations = value->as_floats();
-  if (!deviations) return invalid_argument("{}: expected one number per layer", kKey);
+  if (!deviations)
+    return invalid_argument("{}: expected one number per layer, got {}", kKey, shown(value));
   boost::json::array list;
   for (const double one : *deviations) {
     if (std::isnan(one) || one > 1e30)
@@ -51,7 +54,8 @@ Status add_gguf_streams(const GgufFile& file, boost::json::object& object) {
   constexpr int64_t kLayersWithKeys = 20;
   const boost::json::value* layers = object.if_contains("num_hidden_layers");
   if (!object.contains("num_kv_shared_layers") && layers != nullptr && layers->is_int64()) {
-    object["num_kv_shared_layers"] = std::max<int64_t>(0, layers->get_int64() - kLayersWithKeys);
+    object["num_kv_shared_layers"] =
+        std::max(layers->get_int64(), kLayersWithKeys) - kLayersWithKeys;
   }
   return add_sparsity(file, object);
 }

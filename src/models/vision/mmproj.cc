@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "models/gguf/shown_value.h"
 #include "models/vision/mmproj_fields.h"
 
 namespace quire {
@@ -66,7 +67,8 @@ void add_grids(const Translation& in) {
   const GgufValue* const points = in.file.find("image_grid_pinpoints");
   const auto sides = points == nullptr ? std::nullopt : points->as_ints();
   if (!sides || sides->size() % 2 != 0) {
-    in.file.fail(invalid_argument("clip.vision.image_grid_pinpoints: expected pairs of numbers"));
+    in.file.fail(invalid_argument(
+        "clip.vision.image_grid_pinpoints: expected pairs of numbers, got {}", shown(points)));
     return;
   }
   json::array grids;
@@ -254,8 +256,10 @@ void translate_qwen3(const Translation& in) {
   json::array taps;
   if (const GgufValue* const flags = in.file.find("is_deepstack_layers")) {
     const auto* const layers = std::get_if<std::vector<uint8_t>>(&flags->value);
-    if (layers == nullptr)
-      in.file.fail(invalid_argument("clip.vision.is_deepstack_layers: expected flags"));
+    if (layers == nullptr) {
+      in.file.fail(invalid_argument("clip.vision.is_deepstack_layers: expected flags, got {}",
+                                    shown(flags)));
+    }
     for (size_t i = 0; layers != nullptr && i < layers->size(); ++i) {
       if ((*layers)[i] != 0) taps.emplace_back(static_cast<int64_t>(i));
     }
@@ -324,7 +328,10 @@ void add_channels(MmprojFields& file, std::string_view key, json::object& prepro
   const GgufValue* const value = file.find(key);
   if (value == nullptr) return;
   const auto numbers = value->as_floats();
-  if (!numbers) return file.fail(invalid_argument("clip.vision.{}: expected 3 numbers", key));
+  if (!numbers) {
+    return file.fail(
+        invalid_argument("clip.vision.{}: expected 3 numbers, got {}", key, shown(value)));
+  }
   preprocessor[key] = json::array(numbers->begin(), numbers->end());
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/gguf/shown_value.h"
+
 namespace quire {
 
 std::optional<int64_t> MmprojFields::optional_integer(std::string_view key) {
@@ -9,8 +11,10 @@ std::optional<int64_t> MmprojFields::optional_integer(std::string_view key) {
   if (value == nullptr) return std::nullopt;
   const auto integer = value->as_int();
   constexpr int64_t kMost = int64_t{1} << 30;
-  if (!integer || *integer < 0 || *integer > kMost)
-    fail(invalid_argument("clip.vision.{}: expected a number from 0 to {}", key, kMost));
+  if (!integer || *integer < 0 || *integer > kMost) {
+    fail(invalid_argument("clip.vision.{}: expected a number from 0 to {}, got {}", key, kMost,
+                          shown(value)));
+  }
   return integer.value_or(0);
 }
 
@@ -26,7 +30,8 @@ std::optional<double> MmprojFields::number(std::string_view key) {
   const GgufValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   const auto number = value->as_float();
-  if (!number) fail(invalid_argument("clip.vision.{}: expected a number", key));
+  if (!number)
+    fail(invalid_argument("clip.vision.{}: expected a number, got {}", key, shown(value)));
   return number;
 }
 
@@ -47,7 +52,9 @@ int64_t MmprojFields::rows(std::string_view name) {
   const RawTensor* const matrix = tensor(name);
   if (matrix != nullptr && matrix->shape.size() >= 2)
     return matrix->shape[matrix->shape.size() - 2];
-  fail(invalid_argument("expected a matrix '{}'{}", name, matrix == nullptr ? ", got none" : ""));
+  fail(invalid_argument(
+      "expected a matrix '{}', got {}", name,
+      matrix == nullptr ? "nothing" : fmt::format("a tensor of {} dims", matrix->shape.size())));
   return 1;
 }
 

@@ -66,6 +66,9 @@ TEST(Mmproj, SaysWhatDoesNotFit) {
             "32, got 33: this is the projector of another model");
   EXPECT_EQ(error_of(with_number(tower, "clip.vision.block_count", 0)),
             "mmproj.gguf: clip.vision.block_count: expected a number above 0, got 0");
+  EXPECT_EQ(error_of(with_number(tower, "clip.vision.block_count", 4'000'000'000)),
+            "mmproj.gguf: clip.vision.block_count: expected a number from 0 to 1073741824, got "
+            "4000000000");
   EXPECT_EQ(error_of(replaced(tower, "clip.vision.patch_size", "clip.vision.patch_sise")),
             "mmproj.gguf: clip.vision.patch_size: expected a number above 0, got nothing");
   EXPECT_EQ(error_of(with_number(tower, "clip.vision.attention.head_count", 5)),

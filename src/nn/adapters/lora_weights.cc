@@ -135,21 +135,22 @@ LoraPart pack(const LoraUpdate& update, const LoraOptions& options, const void* 
 // and only the device stores which rows an adapter has.
 Status check_for_gpu(const LoraFiles& files, const LoraReader& reader) {
   const auto refuse = [](std::string_view module, std::string_view what) {
-    return unimplemented("module '{}': cuda: {}, which CPUs alone do: use --device cpu", module,
-                         what);
+    return unimplemented(
+        "module '{}': cuda: expected no {}, which works on CPUs only: use --device cpu", module,
+        what);
   };
   const ReplacedWeights& replaced = reader.replaced();
   if (files.config().has_magnitudes())
-    return refuse(files.modules().front().name, "DoRA (use_dora) scales the base");
+    return refuse(files.modules().front().name, "DoRA (use_dora)");
   if (replaced.embedding_update != nullptr)
-    return refuse(replaced.embedding_update->name, "an update of the embeddings");
+    return refuse(replaced.embedding_update->name, "update of the embeddings");
   for (const WholeModule* const module : {replaced.table, replaced.head_module}) {
-    if (module != nullptr) return refuse(module->name, "a module that is replaced as a whole");
+    if (module != nullptr) return refuse(module->name, "module that is replaced as a whole");
   }
   if (!replaced.norms.empty())
-    return refuse(replaced.norms.front().module->name, "a norm that is replaced");
+    return refuse(replaced.norms.front().module->name, "norm that is replaced");
   for (const LoraUpdate& update : reader.updates()) {
-    if (update.slot->expert >= 0) return refuse(update.module->name, "an update of experts");
+    if (update.slot->expert >= 0) return refuse(update.module->name, "update of experts");
   }
   return {};
 }

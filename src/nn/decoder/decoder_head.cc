@@ -7,17 +7,11 @@
 #include "kernels/api/embedding.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/rows/copy_rows.h"
+#include "nn/drafting/draft_vocab.h"
 #include "nn/products/block_norm.h"
 #include "nn/rank_exchange.h"
 
 namespace quire {
-namespace {
-
-// The logit of tokens that the head has no row for: finite, and so low that no sampler draws them.
-constexpr float kNeverSaid = -1e30f;
-
-}  // namespace
-
 DecoderHead::DecoderHead(const DecoderSpec& spec, const DecoderWeights& weights,
                          const DecoderLimits& limits, BatchLinears& linears, const Rows& rows)
     : spec_(spec),
@@ -112,7 +106,7 @@ void DecoderHead::logits(std::span<const int32_t> rows, float* out) {
     linears_.run(weights_.lm_head(), rows_.normed, {out, spec_.num_logits()}, count);
     for (int64_t row = 1; spec_.unsaid_tokens > 0 && row <= count; ++row) {
       std::fill_n(out + row * spec_.num_logits() - spec_.unsaid_tokens, spec_.unsaid_tokens,
-                  kNeverSaid);
+                  kUnknownLogit);
     }
   } else {
     linears_.run(weights_.lm_head(), rows_.normed, {ranks->begin_logits(), spec_.vocab_size},

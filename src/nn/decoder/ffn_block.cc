@@ -76,10 +76,11 @@ void FfnBlock::add_experts_beside(size_t index, const float* hidden, Activations
 bool FfnBlock::gates_in_product(const FfnSpec& ffn, const LayerWeights& weights) const {
   const std::vector<PackedWeight>& parts = weights.gate_up.weight.parts;
   // Products on a GPU can only end with these two activations.
-  const bool is_known = gate_up_.dtype() == DType::kF32 || ffn.activation == Activation::kSilu ||
-                        ffn.activation == Activation::kGeluTanh;
-  return ffn.gated && is_known && ffn.gate_scale == 1.0f && !ffn.gate_cut && parts.size() == 1 &&
-         linear_gates(stream_, parts.front().spec);
+  const bool product_activates = gate_up_.dtype() == DType::kF32 ||
+                                 ffn.activation == Activation::kSilu ||
+                                 ffn.activation == Activation::kGeluTanh;
+  return ffn.gated && product_activates && ffn.gate_scale == 1.0f && !ffn.gate_cut &&
+         parts.size() == 1 && linear_gates(stream_, parts.front().spec);
 }
 
 void FfnBlock::activate_in_product(size_t index, ConstActivations x, const Columns& inside,

@@ -8,7 +8,8 @@
 
 namespace quire {
 
-// The logit of tokens that the head does not cover: they are never sampled, and they are no error.
+// The logit of tokens that the head has no row for. It is finite, so that it is no error, and so low
+// that these tokens are never sampled.
 inline constexpr float kUnknownLogit = -1e30f;
 
 // Expands rows [R, map.size()], the logits of tokens map[0], map[1], …, to out [R, V].

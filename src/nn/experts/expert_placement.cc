@@ -146,6 +146,12 @@ double heaviest_rank(const ExpertLoad& load, std::span<const int32_t> expert_of)
   return heaviest;
 }
 
+bool is_worth_moving(double heaviest, double next) {
+  // The most loaded rank must get at most this share of its current tokens.
+  constexpr double kWorthMoving = 0.98;
+  return heaviest > 0.0 && next <= heaviest * kWorthMoving;
+}
+
 std::vector<int32_t> place_experts(const ExpertLoad& load, std::span<const int32_t> current) {
   QUIRE_CHECK(std::ssize(current) == sum(load.slots_per_rank), "{} slots, expected {}",
               current.size(), sum(load.slots_per_rank));

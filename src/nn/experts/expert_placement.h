@@ -26,6 +26,10 @@ struct ExpertLoad {
 // Returns the tokens of the most loaded rank, if the slots of an expert share its tokens equally.
 double heaviest_rank(const ExpertLoad& load, std::span<const int32_t> expert_of);
 
+// Returns whether experts should move, which takes reading them: from a placement whose most loaded
+// rank has `heaviest` tokens to one where it has `next`. They stay where no tokens were counted.
+bool is_worth_moving(double heaviest, double next);
+
 // Returns the expert of each slot, such that the ranks have about equally many tokens. First,
 // additional slots go one at a time to the expert with the most tokens per slot. Then the slots are
 // assigned to ranks, those with the most tokens first, each to the rank with the fewest tokens that

@@ -118,6 +118,13 @@ TEST(PlaceExperts, ABusyExpertIsOnSeveralRanks) {
   EXPECT_LT(heaviest_rank({.tokens = tokens, .slots_per_rank = slots}, placed), 490);
 }
 
+TEST(PlaceExperts, MovesOnlyWhatIsWorthIt) {
+  EXPECT_TRUE(is_worth_moving(100.0, 98.0));
+  EXPECT_FALSE(is_worth_moving(100.0, 98.5));
+  EXPECT_FALSE(is_worth_moving(100.0, 100.0));
+  EXPECT_FALSE(is_worth_moving(0.0, 0.0)) << "no tokens were counted";
+}
+
 TEST(SlotDealer, SlotsOfAnExpertTakeTurns) {
   const std::vector<int32_t> expert_of = {2, 0, 1, 0, 2, 0};
   SlotDealer dealer(expert_of, 3);

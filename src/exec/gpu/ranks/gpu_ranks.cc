@@ -4,13 +4,10 @@
 #include <atomic>
 #include <utility>
 
-#include "comm/shared_ranks.h"
+#include "exec/gpu/ranks/thread_seats.h"
 
 namespace quire {
 namespace {
-
-// The deadline of threads that wait for one that is still opening its GPU or capturing a graph.
-constexpr int64_t kThreadsDeadlineMs = 60'000;
 
 // A rank's entry in the memory that the ranks' threads share.
 struct Seat {
@@ -18,10 +15,6 @@ struct Seat {
   GatherSignals* signals = nullptr;
   bool says_yes = false;
 };
-
-Seat* seats_of(const RankGroup& threads) {
-  return reinterpret_cast<Seat*>(threads.memory().data());
-}
 
 Status check_alike(std::span<const std::unique_ptr<Device>> devices) {
   const DeviceInfo first = devices.front()->info();
@@ -64,10 +57,7 @@ Result<std::vector<std::unique_ptr<GpuRanks>>> GpuRanks::create(
   QUIRE_ASSIGN_OR_RETURN(shared->pinned, devices.front()->allocate_pinned(Arena::kAlignment));
   shared->missing = shared->pinned.allocate<uint32_t>(1);
   *shared->missing = 0;
-  QUIRE_ASSIGN_OR_RETURN(
-      auto threads,
-      SharedRanks::create(num_ranks, {.memory_bytes = num_ranks * int64_t{sizeof(Seat)},
-                                      .deadline_ms = kThreadsDeadlineMs}));
+  QUIRE_ASSIGN_OR_RETURN(auto threads, create_seats<Seat>(num_ranks));
   std::vector<std::unique_ptr<GpuRanks>> ranks;
   for (int rank = 0; rank < num_ranks; ++rank) {
     Device& device = *devices[static_cast<size_t>(rank)];
@@ -94,13 +84,13 @@ Status GpuRanks::allocate(int64_t num_bytes) {
   QUIRE_ASSIGN_OR_RETURN(arena_, device_.allocate(device_bytes(num_bytes)));
   // The memory must be zeroed before another rank can store a signal in it.
   QUIRE_RETURN_IF_ERROR(device_.synchronize());
-  Seat& mine = seats_of(*threads_)[rank()];
+  Seat& mine = seats_of<Seat>(*threads_)[rank()];
   mine.signals = arena_.allocate<GatherSignals>(1);
   mine.base = base_ = static_cast<std::byte*>(arena_.allocate_bytes(num_bytes));
   num_bytes_ = static_cast<size_t>(num_bytes);
   if (!threads_->gather({})) return status();
   for (int other = 0; other < size(); ++other) {
-    const Seat& seat = seats_of(*threads_)[other];
+    const Seat& seat = seats_of<Seat>(*threads_)[other];
     bases_[static_cast<size_t>(other)] = seat.base;
     signals_[static_cast<size_t>(other)] = seat.signals;
   }
@@ -108,7 +98,7 @@ Status GpuRanks::allocate(int64_t num_bytes) {
 }
 
 bool GpuRanks::all(bool mine) {
-  Seat* const seats = seats_of(*threads_);
+  Seat* const seats = seats_of<Seat>(*threads_);
   seats[rank()].says_yes = mine;
   if (!threads_->gather({})) return false;
   const bool all =

@@ -3,23 +3,16 @@
 #include <atomic>
 #include <utility>
 
-#include "comm/shared_ranks.h"
+#include "exec/gpu/ranks/thread_seats.h"
 
 namespace quire {
 namespace {
-
-// The deadline of threads that wait for one that is still opening its GPU.
-constexpr int64_t kThreadsDeadlineMs = 60'000;
 
 // A member's entry in the memory that the members' threads share.
 struct Seat {
   std::byte* inbox = nullptr;
   HandOverSignals* signals = nullptr;
 };
-
-Seat* seats_of(const RankGroup& threads) {
-  return reinterpret_cast<Seat*>(threads.memory().data());
-}
 
 }  // namespace
 
@@ -54,10 +47,7 @@ Result<std::vector<std::unique_ptr<GpuStageLink>>> GpuStageLink::create(
   QUIRE_ASSIGN_OR_RETURN(shared->pinned, devices.front()->allocate_pinned(Arena::kAlignment));
   shared->missing = shared->pinned.allocate<uint32_t>(1);
   *shared->missing = 0;
-  QUIRE_ASSIGN_OR_RETURN(
-      auto threads,
-      SharedRanks::create(num_members, {.memory_bytes = num_members * int64_t{sizeof(Seat)},
-                                        .deadline_ms = kThreadsDeadlineMs}));
+  QUIRE_ASSIGN_OR_RETURN(auto threads, create_seats<Seat>(num_members));
   std::vector<std::unique_ptr<GpuStageLink>> links;
   for (int member = 0; member < num_members; ++member) {
     const auto at = static_cast<size_t>(member);
@@ -87,15 +77,15 @@ Status GpuStageLink::allocate(int64_t step_bytes) {
   // The memory must be zeroed before another member can store a signal in it.
   QUIRE_RETURN_IF_ERROR(device_.synchronize());
   slot_bytes_ = Arena::padded(step_bytes);
-  Seat& mine = seats_of(*threads_)[member_];
+  Seat& mine = seats_of<Seat>(*threads_)[member_];
   mine.signals = signals_ = arena_.allocate<HandOverSignals>(1);
   mine.inbox = inbox_ = static_cast<std::byte*>(arena_.allocate_bytes(num_slots() * slot_bytes_));
   if (!meet()) return status();
   if (is_last()) return {};
-  next_inbox_ = seats_of(*threads_)[member_ + shared_->num_ranks].inbox;
+  next_inbox_ = seats_of<Seat>(*threads_)[member_ + shared_->num_ranks].inbox;
   for (int later = stage_ + 1; later < num_stages(); ++later) {
     later_[static_cast<size_t>(later - stage_ - 1)] =
-        seats_of(*threads_)[member_ + (later - stage_) * shared_->num_ranks].signals;
+        seats_of<Seat>(*threads_)[member_ + (later - stage_) * shared_->num_ranks].signals;
   }
   return {};
 }

@@ -1,7 +1,6 @@
 // Scores every token that a query sees and chooses the best. The rows of a batch are taken in
 // groups, whose scores are computed in pieces and then cut at the k-th greatest.
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <numeric>
 
@@ -9,10 +8,13 @@
 #include "kernels/api/sparse_attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/sparse/batch_tokens.h"
 #include "kernels/cpu/sparse/index_kernels.h"
 
 namespace quire {
 namespace {
+
+using cpu::BatchToken;
 
 // The positions that one thread scores at a time, and those whose keys it converts to floats at a
 // time.
@@ -52,21 +54,11 @@ struct ChoiceLayout {
   }
 };
 
-// A token of the batch that chooses.
-struct ChoosingToken {
-  int32_t request;
-  int32_t position;
-};
-
-ChoosingToken choosing_token(const ChooseTokensParams& p, int64_t token) {
-  const int32_t* after = std::upper_bound(p.query_start_loc, p.query_start_loc + p.num_reqs + 1,
-                                          static_cast<int32_t>(token));
-  const auto request = static_cast<int32_t>(after - p.query_start_loc - 1);
-  const int32_t behind = p.query_start_loc[request + 1] - static_cast<int32_t>(token);
-  return {request, p.seq_lens[request] - behind};
+BatchToken choosing_token(const ChooseTokensParams& p, int64_t token) {
+  return cpu::batch_token(p.query_start_loc, p.seq_lens, p.num_reqs, token);
 }
 
-bool has_choice(const ChooseTokensParams& p, const ChoosingToken& row) {
+bool has_choice(const ChooseTokensParams& p, const BatchToken& row) {
   return row.position >= p.top_k;
 }
 
@@ -104,7 +96,7 @@ void read_key(const KvCacheView& keys, const cpu::ElementKernels& kernels, int64
 }
 
 // Computes the scores of positions [begin, end).
-void score_piece(const ChooseTokensParams& p, const ChoiceLayout& layout, const ChoosingToken& row,
+void score_piece(const ChooseTokensParams& p, const ChoiceLayout& layout, const BatchToken& row,
                  Isa isa, int32_t begin, int32_t end, const float* query, float* keys,
                  float* scores) {
   const int32_t* blocks = p.block_table + row.request * p.max_blocks;
@@ -162,28 +154,22 @@ void choose_best(const float* scores, int32_t n, int32_t k, int32_t* chosen) {
   }
 }
 
-// Runs body(thread, i) for each i < n, on whichever thread is free.
-template <class Body>
-void for_each_unit(const HostStream& stream, int64_t n, Body&& body) {
-  std::atomic<int64_t> next{0};
-  stream.team().run([&](int thread) {
-    for (int64_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) body(thread, i);
-  });
-}
-
 void choose_group(const HostStream& stream, const ChooseTokensParams& p, const ChoiceLayout& layout,
                   int64_t first, int64_t count) {
   auto* base = static_cast<float*>(p.workspace);
-  int64_t pieces = 0;  // pieces of the longest row
+  int64_t pieces = 0;     // pieces of the longest row
+  int64_t positions = 0;  // of all rows
   for (int64_t i = 0; i < count; ++i) {
-    const ChoosingToken row = choosing_token(p, first + i);
+    const BatchToken row = choosing_token(p, first + i);
+    positions += row.position + 1;
     if (!has_choice(p, row)) continue;
     pieces = std::max<int64_t>(pieces, row.position / kScoresAtOnce + 1);
     place_query(p, layout, first + i, layout.query(base, i));
   }
   if (pieces > 0) {
-    for_each_unit(stream, count * pieces, [&](int thread, int64_t unit) {
-      const ChoosingToken row = choosing_token(p, first + unit / pieces);
+    const int64_t work = positions * layout.heads * layout.head_dim;
+    cpu::for_each_unit(stream, count * pieces, work, [&](int thread, int64_t unit) {
+      const BatchToken row = choosing_token(p, first + unit / pieces);
       const auto begin = static_cast<int32_t>(unit % pieces) * kScoresAtOnce;
       if (!has_choice(p, row) || begin > row.position) return;
       score_piece(p, layout, row, stream.isa(), begin,
@@ -192,8 +178,8 @@ void choose_group(const HostStream& stream, const ChooseTokensParams& p, const C
                   layout.scores(base, unit / pieces));
     });
   }
-  for_each_unit(stream, count, [&](int, int64_t i) {
-    const ChoosingToken row = choosing_token(p, first + i);
+  cpu::for_each_unit(stream, count, positions, [&](int, int64_t i) {
+    const BatchToken row = choosing_token(p, first + i);
     int32_t* chosen = p.chosen + (first + i) * p.top_k;
     if (has_choice(p, row)) {
       choose_best(layout.scores(base, i), row.position + 1, p.top_k, chosen);
@@ -218,8 +204,9 @@ void cpu::choose_tokens(Stream& stream, const ChooseTokensParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   QUIRE_DCHECK(params.keys.order == KvOrder::kTokenMajor && params.keys.num_kv_heads == 1 &&
                    params.top_k > 0 && params.workspace != nullptr,
-               "[choose_tokens] {} heads of keys, top_k {}", params.keys.num_kv_heads,
-               params.top_k);
+               "[choose_tokens] expected one head of keys by token, top_k above 0 and a workspace, "
+               "got {} heads, top_k {}",
+               params.keys.num_kv_heads, params.top_k);
   const int32_t longest =
       params.num_reqs == 0 ? 0
                            : *std::max_element(params.seq_lens, params.seq_lens + params.num_reqs);

@@ -3,11 +3,12 @@
 #include "kernels/api/sparse_attention.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/sparse/batch_tokens.h"
 
 namespace quire {
 namespace {
@@ -97,7 +98,7 @@ class CopiedTokens {
 
   void run(Stream& stream, int64_t first, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
-      ints(layout_.lens)[i] = num_chosen(position_of(first + i), p_.top_k);
+      ints(layout_.lens)[i] = num_chosen(token(first + i).position, p_.top_k);
     copy(first, count);
     PagedAttentionParams attention = p_.attention;
     attention.query = attention.query + first * attention.query_stride;
@@ -116,33 +117,24 @@ class CopiedTokens {
  private:
   int32_t* ints(int64_t at) const { return reinterpret_cast<int32_t*>(base_ + at); }
 
-  int32_t request_of(int64_t token) const {
-    const int32_t* starts = p_.attention.query_start_loc;
-    const int32_t* after =
-        std::upper_bound(starts, starts + p_.attention.num_reqs + 1, static_cast<int32_t>(token));
-    return static_cast<int32_t>(after - starts - 1);
-  }
-  int32_t position_of(int64_t token) const {
-    const int32_t request = request_of(token);
-    const int32_t end = p_.attention.query_start_loc[request + 1];
-    return p_.attention.seq_lens[request] - (end - static_cast<int32_t>(token));
+  cpu::BatchToken token(int64_t index) const {
+    return cpu::batch_token(p_.attention.query_start_loc, p_.attention.seq_lens,
+                            p_.attention.num_reqs, index);
   }
 
-  // Copies the blocks of a run. Threads take blocks by a counter.
+  // Copies the blocks of a run.
   void copy(int64_t first, int64_t count) const {
-    std::atomic<int64_t> next{0};
-    stream_.team().run([&](int) {
-      const int64_t units = count * layout_.row_blocks;
-      for (int64_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
-        const int64_t row = unit / layout_.row_blocks;
-        const int64_t at = unit % layout_.row_blocks * kCopyBlock;
-        const int64_t left = ints(layout_.lens)[row] - at;
-        if (left <= 0) continue;
-        const int64_t request = request_of(first + row);
-        copy_block(p_.attention.kv, p_.attention.block_table + request * p_.attention.max_blocks,
-                   p_.chosen + (first + row) * p_.top_k + at,
-                   static_cast<int32_t>(std::min<int64_t>(left, kCopyBlock)), copy_, unit);
-      }
+    const int32_t* lens = ints(layout_.lens);
+    const int64_t work = std::accumulate(lens, lens + count, int64_t{0}) * copy_.head_dim;
+    cpu::for_each_unit(stream_, count * layout_.row_blocks, work, [&](int, int64_t unit) {
+      const int64_t row = unit / layout_.row_blocks;
+      const int64_t at = unit % layout_.row_blocks * kCopyBlock;
+      const int64_t left = lens[row] - at;
+      if (left <= 0) return;
+      const int64_t request = token(first + row).request;
+      copy_block(p_.attention.kv, p_.attention.block_table + request * p_.attention.max_blocks,
+                 p_.chosen + (first + row) * p_.top_k + at,
+                 static_cast<int32_t>(std::min<int64_t>(left, kCopyBlock)), copy_, unit);
     });
   }
 
@@ -160,8 +152,17 @@ void cpu::sparse_attention(Stream& stream, const SparseAttentionParams& params) 
   QUIRE_DCHECK(attention.kv.is_latent() && attention.kv.order == KvOrder::kTokenMajor &&
                    attention.causal && attention.sliding_window == 0 &&
                    attention.seen_ends == nullptr && attention.workspace != nullptr,
-               "[sparse_attention] latents of {}, window {}", attention.kv.latent_dim,
-               attention.sliding_window);
+               "[sparse_attention] expected causal attention to latents by token, without windows, "
+               "and a workspace, got latents of {}, causal {}, window {}, ends {}",
+               attention.kv.latent_dim, attention.causal, attention.sliding_window,
+               attention.seen_ends != nullptr);
+  // Biases depend on positions in the context, which the copies of chosen tokens do not keep.
+  QUIRE_DCHECK(attention.alibi_slopes == nullptr && attention.position_bias == nullptr &&
+                   attention.sinks == nullptr,
+               "[sparse_attention] expected no biases or sinks, got ALiBi {}, position biases {}, "
+               "sinks {}",
+               attention.alibi_slopes != nullptr, attention.position_bias != nullptr,
+               attention.sinks != nullptr);
   const CopyLayout layout(stream, attention.kv.dtype, attention.num_heads, attention.kv.head_dim,
                           params.top_k);
   CopiedTokens tokens(cpu::host(stream), params, layout);

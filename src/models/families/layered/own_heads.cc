@@ -59,8 +59,10 @@ bool read_gguf_layers(const ConfigReader& reader, ModelConfig& config) {
   }
   for (size_t i = 0; i < heads.size(); ++i) {
     config.layer_parts[i] = {.attention = heads[i] > 0, .ffn = widths[i] > 0};
-    if (heads[i] > 0 && kv_heads[i] == 0)
-      reader.fail(fmt::format("layer {}: expected attention, got a matrix instead of it", i));
+    if (heads[i] > 0 && kv_heads[i] == 0) {
+      reader.fail(
+          fmt::format("layer {}: expected KV heads for the {} query heads, got 0", i, heads[i]));
+    }
     config.layer_heads.push_back(std::max<int64_t>(heads[i], 1));
     config.layer_kv_heads.push_back(std::max<int64_t>(kv_heads[i], 1));
     config.ffn_sizes.push_back(std::max<int64_t>(widths[i], 1));
