@@ -67,10 +67,35 @@ void set_options(int fd) {
 
 Status wait_for(const Socket& socket, short events, int64_t deadline_us) {
   pollfd waited{.fd = socket.fd(), .events = events, .revents = 0};
-  const int ready = ::poll(&waited, 1, left_ms(deadline_us));
-  if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
+  int ready = 0;
+  do {
+    ready = ::poll(&waited, 1, left_ms(deadline_us));
+  } while (ready < 0 && errno == EINTR);
+  if (ready > 0) return {};
   if (ready < 0) return unavailable("poll: {}", last_error());
   return {StatusCode::kDeadlineExceeded, "the other rank did not answer in time"};
+}
+
+// Returns whether accept4() may succeed when it is called again: the client has vanished (Linux then
+// reports the error of its connection, see accept(2)), or a signal came.
+bool may_accept_again(int error) {
+  switch (error) {
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
 }
 
 Result<Socket> try_connect(const addrinfo& address, int64_t deadline_us) {
@@ -102,7 +127,9 @@ void Socket::shut_down() {
 int64_t deadline_in_ms(int64_t ms) { return now_us() + ms * 1000; }
 
 Result<Socket> listen_on(uint16_t port) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // accept4() must not block, since the client for which poll() returned may have vanished.
+  constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Socket socket(::socket(AF_INET6, kType, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   any.sin6_addr = in6addr_any;
@@ -113,7 +140,7 @@ Result<Socket> listen_on(uint16_t port) {
   const auto* address = reinterpret_cast<const sockaddr*>(&any);
   socklen_t size = sizeof(any);
   if (!socket.is_open()) {  // the machine has no IPv6
-    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    socket = Socket(::socket(AF_INET, kType, 0));
     address = reinterpret_cast<const sockaddr*>(&any4);
     size = sizeof(any4);
   } else {
@@ -140,9 +167,11 @@ Result<Socket> accept_one(const Socket& listener, int64_t deadline_us) {
   for (;;) {
     QUIRE_RETURN_IF_ERROR(wait_for(listener, POLLIN, deadline_us));
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.is_open()) continue;
-    set_options(socket.fd());
-    return socket;
+    if (socket.is_open()) {
+      set_options(socket.fd());
+      return socket;
+    }
+    if (!may_accept_again(errno)) return unavailable("accept: {}", last_error());
   }
 }
 

@@ -42,7 +42,8 @@ class Socket {
 // port is taken.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listener);
-// Waits for a connection. kDeadlineExceeded: none came.
+// Waits for a connection. kDeadlineExceeded: none came. kUnavailable: the system cannot take one,
+// for example because this process has too many open files.
 Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
 // Connects to `host`, and tries again until the deadline, because the other end may start later.
 // kUnavailable: no attempt succeeded; the message has the last reason.
