@@ -237,13 +237,21 @@ Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t dea
 
 OutgoingFrame::OutgoingFrame(uint32_t kind, std::span<const std::byte> payload)
     : payload_(payload) {
-  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum_of(payload)};
+  const uint64_t sum = check().ok() ? sum_of(payload) : 0;  // a longer payload is not sent
+  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum};
   static_assert(sizeof(header) == kHeaderBytes);
   std::memcpy(header_, &header, kHeaderBytes);
 }
 
+Status OutgoingFrame::check() const {
+  if (std::ssize(payload_) <= kMaxFrameBytes) return {};
+  return invalid_argument("a frame for ranks: expected a payload of at most {} bytes, got {}",
+                          kMaxFrameBytes, payload_.size());
+}
+
 // Usually one system call sends everything; the rest follows in more calls.
 Status OutgoingFrame::send(const Socket& socket, int64_t deadline_us) const {
+  QUIRE_RETURN_IF_ERROR(check());
   iovec parts[2] = {
       {.iov_base = const_cast<std::byte*>(header_), .iov_len = kHeaderBytes},
       {.iov_base = const_cast<std::byte*>(payload_.data()), .iov_len = payload_.size()}};

@@ -70,6 +70,9 @@ inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 30;
 class OutgoingFrame {
  public:
   OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
+  // kInvalidArgument: the payload is longer than kMaxFrameBytes, so no rank would take it.
+  Status check() const;
+  // Returns the errors of check() and send_all().
   Status send(const Socket& socket, int64_t deadline_us) const;
   // Returns the bytes that precede the payload, for senders that do not use a socket.
   std::span<const std::byte> header() const { return header_; }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -78,6 +79,26 @@ TEST(Socket, TooManyOpenFilesAreReported) {
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_NE(status.message().find("accept"), std::string::npos) << status.message();
   EXPECT_TRUE(accept_one(*listener, deadline_in_ms(5000)).ok());
+}
+
+TEST(Frames, TooLongOnesAreNotSent) {
+  const auto listener = listen_on(0);
+  ASSERT_TRUE(listener.ok());
+  const auto client = connect_to("127.0.0.1", port_of(*listener), deadline_in_ms(5000));
+  ASSERT_TRUE(client.ok());
+  const auto size = static_cast<size_t>(kMaxFrameBytes) + 1;
+  void* const bytes =
+      ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(bytes, MAP_FAILED);
+  const std::span payload(static_cast<const std::byte*>(bytes), size);
+  EXPECT_EQ(send_frame(*client, 1, payload, deadline_in_ms(200)).code(),
+            StatusCode::kInvalidArgument);
+  ::munmap(bytes, size);
+  std::byte byte{};
+  const auto server = accept_one(*listener, deadline_in_ms(5000));
+  ASSERT_TRUE(server.ok());
+  EXPECT_EQ(receive_all(*server, {&byte, 1}, deadline_in_ms(50)).code(),
+            StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace
