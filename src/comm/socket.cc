@@ -280,14 +280,15 @@ bool has_closed(const Socket& socket) {
   return ::recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us) {
+Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us, int64_t max_bytes) {
   const auto read = [&](std::span<std::byte> bytes) {
     return receive_all(socket, bytes, deadline_us);
   };
-  return receive_frame(read, frame);
+  return receive_frame(read, frame, max_bytes);
 }
 
-Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame) {
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame,
+                     int64_t max_bytes) {
   FrameHeader header;
   QUIRE_RETURN_IF_ERROR(read(std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kMagic) {
@@ -296,9 +297,10 @@ Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Fr
         "version of this program?",
         kMagic, header.magic);
   }
-  if (header.length > static_cast<uint64_t>(kMaxFrameBytes))
-    return data_loss("a frame of ranks: expected at most {} bytes, got {}", kMaxFrameBytes,
+  if (header.length > static_cast<uint64_t>(max_bytes)) {
+    return data_loss("a frame of ranks: expected at most {} bytes, got {}", max_bytes,
                      header.length);
+  }
   frame.kind = header.kind;
   frame.payload.resize(header.length);
   QUIRE_RETURN_IF_ERROR(read(frame.payload));

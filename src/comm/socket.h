@@ -84,11 +84,13 @@ class OutgoingFrame {
 };
 Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
                   int64_t deadline_us);
-// Receives a frame. kDataLoss: the bytes are not a frame of this version, it is too long, or its
-// checksum does not match.
-Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
+// Receives a frame. kDataLoss: the bytes are not a frame of this version, it is longer than
+// `max_bytes`, or its checksum does not match.
+Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us,
+                     int64_t max_bytes = kMaxFrameBytes);
 // Receives a frame through `read`, which fills the given bytes and is called several times.
-Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame);
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame,
+                     int64_t max_bytes = kMaxFrameBytes);
 
 // Returns the time `ms` milliseconds from now, in microseconds of the steady clock.
 int64_t deadline_in_ms(int64_t ms);

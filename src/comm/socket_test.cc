@@ -101,5 +101,18 @@ TEST(Frames, TooLongOnesAreNotSent) {
             StatusCode::kDeadlineExceeded);
 }
 
+TEST(Frames, OnesThatAreLongerThanExpectedAreRefused) {
+  const auto listener = listen_on(0);
+  ASSERT_TRUE(listener.ok());
+  const auto client = connect_to("127.0.0.1", port_of(*listener), deadline_in_ms(5000));
+  const auto server = accept_one(*listener, deadline_in_ms(5000));
+  ASSERT_TRUE(client.ok() && server.ok());
+  const std::vector<std::byte> payload(100);
+  ASSERT_TRUE(send_frame(*client, 1, payload, deadline_in_ms(1000)).ok());
+  Frame frame;
+  EXPECT_EQ(receive_frame(*server, frame, deadline_in_ms(1000), 99).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(frame.payload.empty());
+}
+
 }  // namespace
 }  // namespace quire
