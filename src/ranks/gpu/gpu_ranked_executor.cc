@@ -181,7 +181,7 @@ void GpuRankedExecutor::relay_tokens(const StepPlan& plan) {
   relayed_.push_back(relay_.add_step(plan));
   relay_.take(sampled_);
   for (int member = 0; member < static_cast<int>(sampler_); ++member)
-    members_->link(member)->bring(sampled_);
+    members_->link(member)->lend_sampled(sampled_);
 }
 
 Result<StepResult> GpuRankedExecutor::execute(const StepPlan& plan) {
