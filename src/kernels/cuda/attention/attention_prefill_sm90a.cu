@@ -158,8 +158,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
     cap_scores(args, item, scores);
     if (args.alibi_slopes != nullptr || walk.needs_check(tile)) {
       const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
-      if (args.alibi_slopes != nullptr)
-        lessen_scores(args, item, first_row, first_position, scores);
+      if (args.alibi_slopes != nullptr) apply_alibi(args, item, first_row, first_position, scores);
       if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
     }
     weigh_scores(softmax.maximum, factor, scores, shrink);
