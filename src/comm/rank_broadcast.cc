@@ -44,6 +44,7 @@ Status RankBroadcast::accept() {
 
 Status RankBroadcast::send(uint32_t kind, std::span<const std::byte> payload) {
   const OutgoingFrame frame(kind, payload);
+  QUIRE_RETURN_IF_ERROR(frame.check());
   const std::lock_guard lock(sending_);
   const auto goes_on = [this] { return links_.status().ok(); };
   if (writer_ && !writer_->write({frame.header(), payload}, goes_on)) return links_.status();

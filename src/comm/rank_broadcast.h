@@ -27,7 +27,8 @@ class RankBroadcast {
   static Result<std::unique_ptr<RankBroadcast>> join(RankLinks& links, RankTransport transport);
 
   // Sends a frame to all other ranks; any thread of the first rank may call it. Blocks while a rank
-  // does not read, as long as that rank lives. kUnavailable: a rank is lost.
+  // does not read, as long as that rank lives. kUnavailable: a rank is lost. kInvalidArgument: the
+  // payload is longer than kMaxFrameBytes, and nothing is sent.
   Status send(uint32_t kind, std::span<const std::byte> payload);
   // Receives the next frame; one thread of each other rank calls it. Blocks as long as the first
   // rank lives. kUnavailable: the first rank is lost. kDataLoss: the bytes are not a frame.

@@ -1,5 +1,7 @@
 #include "comm/rank_broadcast.h"
 
+#include <sys/mman.h>
+
 #include <random>
 #include <thread>
 
@@ -51,6 +53,29 @@ TEST(RankBroadcast, EveryRankHearsTheSame) {
       });
     }
   }
+}
+
+// A payload that no rank would take is refused before any of it is sent, and the group goes on.
+TEST(RankBroadcast, ATooLongPayloadIsNotSent) {
+  const auto size = static_cast<size_t>(kMaxFrameBytes) + 1;
+  void* const bytes =
+      ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(bytes, MAP_FAILED);
+  for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
+    on_all(2, transport, [&](RankBroadcast& broadcast, RankLinks& links) {
+      if (links.rank() == 0) {
+        const Status status = broadcast.send(1, {static_cast<const std::byte*>(bytes), size});
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+        EXPECT_TRUE(broadcast.send(2, {}).ok());
+      } else {
+        Frame frame;
+        EXPECT_TRUE(broadcast.receive(frame).ok());
+        EXPECT_EQ(frame.kind, 2u);
+      }
+      test::part_in_peace(links);
+    });
+  }
+  ::munmap(bytes, size);
 }
 
 // Every wait for a lost rank ends: the first rank's for room, and the others' for a frame.

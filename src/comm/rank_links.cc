@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "comm/rank_group.h"
 
 namespace quire {
@@ -111,40 +112,45 @@ Status RankLinks::introduce(const Socket& socket, uint32_t kind, uint16_t port,
   Frame answer;
   QUIRE_RETURN_IF_ERROR(receive_frame(socket, answer, deadline_us));
   if (answer.kind == kRefused) return invalid_argument("refused: {}", text_of(answer.payload));
-  if (answer.kind != kAdmitted) return data_loss("an answer of kind {}", answer.kind);
-  return {};
+  if (answer.kind == kAdmitted) return {};
+  return data_loss("an answer to a rank that joins: expected a frame of kind {} or {}, got {}",
+                   static_cast<uint32_t>(kAdmitted), static_cast<uint32_t>(kRefused), answer.kind);
+}
+
+Status RankLinks::refuse(const Socket& socket, Status reason) {
+  (void)send_frame(socket, kRefused, bytes_of(reason.message()), deadline_in_ms(kHelloMs));
+  log_warn("a rank at {} is refused: {}", peer_address(socket), reason.message());
+  last_refusal_ = reason;
+  return reason;
 }
 
 Result<bool> RankLinks::admit(Socket socket) {
   Frame frame;
-  const Status received = receive_frame(socket, frame, deadline_in_ms(kHelloMs));
   Hello hello;
+  const Status received = receive_frame(socket, frame, deadline_in_ms(kHelloMs),
+                                        int64_t{sizeof(hello) + kMaxAgreementBytes});
   if (!received.ok() || Link().place(frame.kind) == nullptr || frame.payload.size() < sizeof(hello))
     return false;
   std::memcpy(&hello, frame.payload.data(), sizeof(hello));
   const std::string_view agreement = text_of(std::span(frame.payload).subspan(sizeof(hello)));
-  Status refusal;
   if (hello.size != size() || hello.rank <= 0 || hello.rank >= size() || hello.rank == rank()) {
-    refusal = invalid_argument("expected ranks of a group of {}, got rank {} of {}", size(),
-                               hello.rank, hello.size);
-  } else if (agreement != options_.agreement) {
-    refusal = invalid_argument("rank {} was started otherwise: expected '{}', got '{}'", hello.rank,
-                               options_.agreement, agreement);
-  }
-  if (!refusal.ok()) {
-    (void)send_frame(socket, kRefused, bytes_of(refusal.message()), deadline_in_ms(kHelloMs));
-    return refusal;
+    (void)refuse(socket, invalid_argument("expected ranks of a group of {}, got rank {} of {}",
+                                          size(), hello.rank, hello.size));
+    return false;
   }
   Link& link = links_[static_cast<size_t>(hello.rank)];
   Socket& place = *link.place(frame.kind);
   if (place.is_open()) {
-    const Status twice = invalid_argument("rank {} came twice", hello.rank);
-    (void)send_frame(socket, kRefused, bytes_of(twice.message()), deadline_in_ms(kHelloMs));
+    (void)refuse(socket, invalid_argument("rank {} came twice", hello.rank));
     return false;
   }
+  if (agreement != options_.agreement) {
+    return refuse(socket, invalid_argument("rank {} was started otherwise: expected '{}', got '{}'",
+                                           hello.rank, options_.agreement, agreement));
+  }
+  if (!send_frame(socket, kAdmitted, {}, deadline_in_ms(kHelloMs)).ok()) return false;
   link.address = peer_address(socket);
   link.port = static_cast<uint16_t>(hello.port);
-  QUIRE_RETURN_IF_ERROR(send_frame(socket, kAdmitted, {}, deadline_in_ms(kHelloMs)));
   place = std::move(socket);
   return true;
 }
@@ -153,10 +159,13 @@ Status RankLinks::lead(const Socket& listener) {
   const int64_t deadline_us = deadline_in_ms(options_.join_deadline_ms);
   for (int missing = kNumKinds * (size() - 1); missing > 0;) {
     Result<Socket> socket = accept_one(listener, deadline_us);
-    if (!socket.ok()) {
-      return deadline_exceeded("after {} ms {} of {} connections of the other ranks are missing",
-                               options_.join_deadline_ms, missing, kNumKinds * (size() - 1));
+    if (socket.status().code() == StatusCode::kDeadlineExceeded) {
+      return deadline_exceeded(
+          "after {} ms {} of {} connections of the other ranks are missing{}{}",
+          options_.join_deadline_ms, missing, kNumKinds * (size() - 1),
+          last_refusal_.ok() ? "" : "; the last one that was refused: ", last_refusal_.message());
     }
+    QUIRE_RETURN_IF_ERROR(socket.status());
     QUIRE_ASSIGN_OR_RETURN(const bool admitted, admit(std::move(*socket)));
     if (admitted) --missing;
   }
@@ -181,12 +190,17 @@ Status RankLinks::follow(const Socket& listener) {
   }
   Frame frame;
   QUIRE_RETURN_IF_ERROR(receive_frame(first.control, frame, deadline_us));
-  if (frame.kind != kTable) return data_loss("the first rank sent kind {}", frame.kind);
+  if (frame.kind != kTable) {
+    return data_loss("the first rank's table of ranks: expected a frame of kind {}, got {}",
+                     static_cast<uint32_t>(kTable), frame.kind);
+  }
   std::string_view table = text_of(frame.payload);
   for (int other = 1; other < size(); ++other) {
     const size_t blank = table.find(' '), end = table.find('\n');
     if (blank == std::string_view::npos || end == std::string_view::npos || blank > end)
-      return data_loss("the first rank's table of ranks has no line {}", other);
+      return data_loss(
+          "the first rank's table of ranks: expected an address and a port in line {}, got '{}'",
+          other, table.substr(0, end));
     Link& link = links_[static_cast<size_t>(other)];
     link.address = std::string(table.substr(0, blank));
     link.port = static_cast<uint16_t>(std::atoi(table.substr(blank + 1, end - blank).data()));

@@ -34,7 +34,8 @@ struct RankLinksOptions {
 class RankLinks {
  public:
   // Returns when all ranks have joined. kInvalidArgument: the rank is outside of the group, or the
-  // ranks do not agree. kUnavailable, kDeadlineExceeded: not all ranks came.
+  // ranks do not agree. kUnavailable, kDeadlineExceeded: not all ranks came. Connections from
+  // elsewhere, even from ranks of a group of another size, are refused and do no harm.
   static Result<std::unique_ptr<RankLinks>> join(const RankLinksOptions& options);
 
   int rank() const { return options_.rank; }
@@ -80,11 +81,15 @@ class RankLinks {
   void on_lost(int other, const std::string& reason);
   // Tells the other end this rank and its port; the other end admits it or says why not.
   Status introduce(const Socket& socket, uint32_t kind, uint16_t port, int64_t deadline_us) const;
-  // Takes in one connection. Returns false if it is from no rank of this group.
+  // Takes in one connection. Returns false if it is not from a rank that this group lacks. Ranks
+  // that come with another agreement are an error, since some rank was started with wrong options.
   Result<bool> admit(Socket socket);
+  // Tells the other end and the log why it is not admitted, and returns the reason.
+  Status refuse(const Socket& socket, Status reason);
 
   RankLinksOptions options_;
   std::vector<Link> links_;  // by rank; the entry of this rank is unused
+  Status last_refusal_;      // of a connection while this rank joined; ok if there was none
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Status status_;                     // under mutex_

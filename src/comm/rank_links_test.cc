@@ -103,6 +103,40 @@ TEST(RankLinks, StrangersAreNotAdmitted) {
   first.join();
 }
 
+// Ranks of another group may find this one's port while it joins.
+TEST(RankLinks, RanksOfAnotherGroupAreRefused) {
+  RankLinksOptions options{.size = 2, .port = test::free_port(), .join_deadline_ms = 10'000};
+  std::thread first([&] {
+    const auto joined = RankLinks::join(options);
+    EXPECT_TRUE(joined.ok()) << joined.status().message();
+  });
+  RankLinksOptions stranger = options;
+  stranger.rank = 2;
+  stranger.size = 4;
+  const Status refused = RankLinks::join(stranger).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("a group of 2, got rank 2 of 4"), std::string::npos)
+      << refused.message();
+  RankLinksOptions second = options;
+  second.rank = 1;
+  EXPECT_TRUE(RankLinks::join(second).ok());
+  first.join();
+}
+
+TEST(RankLinks, SaysWhatWasRefused) {
+  const RankLinksOptions options{.size = 2, .port = test::free_port(), .join_deadline_ms = 1000};
+  Status status;
+  std::thread first([&] { status = RankLinks::join(options).status(); });
+  RankLinksOptions stranger = options;
+  stranger.rank = 1;
+  stranger.size = 3;
+  stranger.join_deadline_ms = 10'000;
+  EXPECT_FALSE(RankLinks::join(stranger).ok());
+  first.join();
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("got rank 1 of 3"), std::string::npos) << status.message();
+}
+
 TEST(RankLinks, SaysWhatIsMissing) {
   const auto alone =
       RankLinks::join({.size = 3, .port = test::free_port(), .join_deadline_ms = 50});

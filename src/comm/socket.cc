@@ -67,10 +67,35 @@ void set_options(int fd) {
 
 Status wait_for(const Socket& socket, short events, int64_t deadline_us) {
   pollfd waited{.fd = socket.fd(), .events = events, .revents = 0};
-  const int ready = ::poll(&waited, 1, left_ms(deadline_us));
-  if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
+  int ready = 0;
+  do {
+    ready = ::poll(&waited, 1, left_ms(deadline_us));
+  } while (ready < 0 && errno == EINTR);
+  if (ready > 0) return {};
   if (ready < 0) return unavailable("poll: {}", last_error());
   return {StatusCode::kDeadlineExceeded, "the other rank did not answer in time"};
+}
+
+// Returns whether accept4() may succeed when it is called again: the client has vanished (Linux then
+// reports the error of its connection, see accept(2)), or a signal came.
+bool may_accept_again(int error) {
+  switch (error) {
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
 }
 
 Result<Socket> try_connect(const addrinfo& address, int64_t deadline_us) {
@@ -102,7 +127,9 @@ void Socket::shut_down() {
 int64_t deadline_in_ms(int64_t ms) { return now_us() + ms * 1000; }
 
 Result<Socket> listen_on(uint16_t port) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // accept4() must not block, since the client for which poll() returned may have vanished.
+  constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Socket socket(::socket(AF_INET6, kType, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   any.sin6_addr = in6addr_any;
@@ -113,7 +140,7 @@ Result<Socket> listen_on(uint16_t port) {
   const auto* address = reinterpret_cast<const sockaddr*>(&any);
   socklen_t size = sizeof(any);
   if (!socket.is_open()) {  // the machine has no IPv6
-    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    socket = Socket(::socket(AF_INET, kType, 0));
     address = reinterpret_cast<const sockaddr*>(&any4);
     size = sizeof(any4);
   } else {
@@ -140,9 +167,11 @@ Result<Socket> accept_one(const Socket& listener, int64_t deadline_us) {
   for (;;) {
     QUIRE_RETURN_IF_ERROR(wait_for(listener, POLLIN, deadline_us));
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.is_open()) continue;
-    set_options(socket.fd());
-    return socket;
+    if (socket.is_open()) {
+      set_options(socket.fd());
+      return socket;
+    }
+    if (!may_accept_again(errno)) return unavailable("accept: {}", last_error());
   }
 }
 
@@ -208,13 +237,21 @@ Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t dea
 
 OutgoingFrame::OutgoingFrame(uint32_t kind, std::span<const std::byte> payload)
     : payload_(payload) {
-  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum_of(payload)};
+  const uint64_t sum = check().ok() ? sum_of(payload) : 0;  // a longer payload is not sent
+  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum};
   static_assert(sizeof(header) == kHeaderBytes);
   std::memcpy(header_, &header, kHeaderBytes);
 }
 
+Status OutgoingFrame::check() const {
+  if (std::ssize(payload_) <= kMaxFrameBytes) return {};
+  return invalid_argument("a frame for ranks: expected a payload of at most {} bytes, got {}",
+                          kMaxFrameBytes, payload_.size());
+}
+
 // Usually one system call sends everything; the rest follows in more calls.
 Status OutgoingFrame::send(const Socket& socket, int64_t deadline_us) const {
+  QUIRE_RETURN_IF_ERROR(check());
   iovec parts[2] = {
       {.iov_base = const_cast<std::byte*>(header_), .iov_len = kHeaderBytes},
       {.iov_base = const_cast<std::byte*>(payload_.data()), .iov_len = payload_.size()}};
@@ -243,14 +280,15 @@ bool has_closed(const Socket& socket) {
   return ::recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us) {
+Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us, int64_t max_bytes) {
   const auto read = [&](std::span<std::byte> bytes) {
     return receive_all(socket, bytes, deadline_us);
   };
-  return receive_frame(read, frame);
+  return receive_frame(read, frame, max_bytes);
 }
 
-Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame) {
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame,
+                     int64_t max_bytes) {
   FrameHeader header;
   QUIRE_RETURN_IF_ERROR(read(std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kMagic) {
@@ -259,9 +297,10 @@ Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Fr
         "version of this program?",
         kMagic, header.magic);
   }
-  if (header.length > static_cast<uint64_t>(kMaxFrameBytes))
-    return data_loss("a frame of ranks: expected at most {} bytes, got {}", kMaxFrameBytes,
+  if (header.length > static_cast<uint64_t>(max_bytes)) {
+    return data_loss("a frame of ranks: expected at most {} bytes, got {}", max_bytes,
                      header.length);
+  }
   frame.kind = header.kind;
   frame.payload.resize(header.length);
   QUIRE_RETURN_IF_ERROR(read(frame.payload));

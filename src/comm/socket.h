@@ -42,7 +42,8 @@ class Socket {
 // port is taken.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listener);
-// Waits for a connection. kDeadlineExceeded: none came.
+// Waits for a connection. kDeadlineExceeded: none came. kUnavailable: the system cannot take one,
+// for example because this process has too many open files.
 Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
 // Connects to `host`, and tries again until the deadline, because the other end may start later.
 // kUnavailable: no attempt succeeded; the message has the last reason.
@@ -69,6 +70,9 @@ inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 30;
 class OutgoingFrame {
  public:
   OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
+  // kInvalidArgument: the payload is longer than kMaxFrameBytes, so no rank would take it.
+  Status check() const;
+  // Returns the errors of check() and send_all().
   Status send(const Socket& socket, int64_t deadline_us) const;
   // Returns the bytes that precede the payload, for senders that do not use a socket.
   std::span<const std::byte> header() const { return header_; }
@@ -80,11 +84,13 @@ class OutgoingFrame {
 };
 Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
                   int64_t deadline_us);
-// Receives a frame. kDataLoss: the bytes are not a frame of this version, it is too long, or its
-// checksum does not match.
-Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
+// Receives a frame. kDataLoss: the bytes are not a frame of this version, it is longer than
+// `max_bytes`, or its checksum does not match.
+Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us,
+                     int64_t max_bytes = kMaxFrameBytes);
 // Receives a frame through `read`, which fills the given bytes and is called several times.
-Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame);
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame,
+                     int64_t max_bytes = kMaxFrameBytes);
 
 // Returns the time `ms` milliseconds from now, in microseconds of the steady clock.
 int64_t deadline_in_ms(int64_t ms);

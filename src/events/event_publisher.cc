@@ -19,6 +19,9 @@
 namespace quire {
 namespace {
 
+// How long the end waits for peers to take what was sent to them.
+constexpr int kLingerMs = 500;
+
 std::string eight_bytes(uint64_t x) {
   std::string bytes;
   msgpack::put_big_endian(bytes, x, 8);
@@ -38,9 +41,8 @@ using Socket = std::unique_ptr<void, CloseSocket>;
 Result<Socket> bind(void* context, int type, const std::string& endpoint, int high_water_mark) {
   Socket socket(zmq_socket(context, type));
   if (socket == nullptr) return internal_error("ZeroMQ: {}", zmq_strerror(zmq_errno()));
-  const int none = 0;
   zmq_setsockopt(socket.get(), ZMQ_SNDHWM, &high_water_mark, sizeof high_water_mark);
-  zmq_setsockopt(socket.get(), ZMQ_LINGER, &none, sizeof none);
+  zmq_setsockopt(socket.get(), ZMQ_LINGER, &kLingerMs, sizeof kLingerMs);
   if (zmq_bind(socket.get(), endpoint.c_str()) != 0) {
     return invalid_argument("{}: expected an endpoint of ZeroMQ that can be bound: {}", endpoint,
                             zmq_strerror(zmq_errno()));
@@ -128,6 +130,7 @@ class ZmqPublisher final : public EventPublisher {
       send_queued();
       if (replay_ != nullptr) answer_replays();
     }
+    send_queued();  // what was published just before the end
   }
 
   void send_queued() {

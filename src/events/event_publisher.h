@@ -29,6 +29,7 @@ class EventPublisher {
  public:
   // Binds the endpoints. kInvalidArgument: one of them cannot be bound.
   static Result<std::unique_ptr<EventPublisher>> open(const EventPublisherOptions& options);
+  // Sends what is queued, and waits up to half a second for peers to take it.
   virtual ~EventPublisher() = default;
   // Queues a message. Any thread may call it.
   virtual void publish(std::string payload) = 0;

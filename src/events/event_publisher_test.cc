@@ -82,6 +82,25 @@ TEST(EventPublisher, SubscribersGetNumberedMessages) {
     EXPECT_EQ(subscriber.receive(), (Parts{"kv@me", number(next), std::to_string(next)}));
 }
 
+TEST(EventPublisher, TheLastMessagesAreSentAtTheEnd) {
+  auto publisher = open();
+  Peer subscriber(ZMQ_SUB, publisher->endpoint());
+  for (int i = 0; i < 500 && subscriber.receive(ZMQ_DONTWAIT).empty(); ++i) {
+    publisher->publish("is the subscription there?");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  constexpr int kNumMessages = 500;
+  for (int i = 0; i < kNumMessages; ++i) publisher->publish(std::to_string(i));
+  publisher.reset();
+  Parts payloads;
+  while (payloads.empty() || payloads.back() != std::to_string(kNumMessages - 1)) {
+    const Parts parts = subscriber.receive();
+    ASSERT_EQ(parts.size(), 3u) << payloads.size() << " came";
+    payloads.push_back(parts[2]);
+  }
+  EXPECT_GE(std::ssize(payloads), kNumMessages);
+}
+
 TEST(EventPublisher, ReplayGivesWhatIsKept) {
   const auto publisher = open();
   for (int i = 0; i < 5; ++i) publisher->publish(std::to_string(i));

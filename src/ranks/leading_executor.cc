@@ -34,7 +34,8 @@ Status LeadingExecutor::hear_ready() {
                               .with_context(fmt::format("rank {} while it loads", other)));
     int64_t bytes = 0;
     if (frame.payload.size() != sizeof(bytes))
-      return data_loss("rank {} says that it is ready in {} bytes", other, frame.payload.size());
+      return data_loss("rank {} says that it is ready: expected {} bytes, got {}", other,
+                       sizeof(bytes), frame.payload.size());
     std::memcpy(&bytes, frame.payload.data(), sizeof(bytes));
     available_kv_bytes_ = std::min(available_kv_bytes_, bytes);
   }

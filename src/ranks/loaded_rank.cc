@@ -109,9 +109,8 @@ Result<std::unique_ptr<LoadedRank>> LoadedRank::load(const ModelRunnerOptions& w
 }
 
 int64_t LoadedRank::available_kv_bytes() const {
-  const double share = share_of_blocks(runner_->kv_spec(), kv_spec_);
-  const auto bytes = static_cast<double>(runner_->available_kv_bytes());
-  return static_cast<int64_t>(share > 0 ? bytes / share : bytes);
+  const PartRoom room{runner_->kv_spec(), runner_->available_kv_bytes()};
+  return least_room({&room, 1}, kv_spec_);
 }
 
 Result<StepResult> LoadedRank::run(const StepPlan& plan) {

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/threads/cpu_topology.h"
-#include "base/threads/thread_share.h"
 #include "core/step_timings.h"
 #include "exec/dummy_step.h"
 #include "ranks/parted_adapter.h"
@@ -18,20 +17,15 @@ namespace {
 // Returns one stage's options, given those of the whole.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& plan,
                               const PipelineStage& stage, int num_ranks) {
-  ModelRunnerOptions options = whole;
+  ModelRunnerOptions options = part_of_machine(whole, stage.index, stage.count);
   options.stage = stage;
-  options.threads = share_of_threads(whole.threads, stage.count);
-  options.cpus = cpus_of_part(whole.cpus, stage.index, stage.count);
-  options.memory_utilization = whole.memory_utilization / stage.count;
-  options.host_kv_bytes = whole.host_kv_bytes / stage.count;
   // The memory that was free before any stage was loaded.
   options.free_memory_bytes = plan.memory.free_memory;
   if (whole.kv_cache_memory_bytes) {
     const RowRange layers = layers_of(plan.whole, stage);
     const double share = share_of_blocks(layout_of(plan, num_ranks, layers).spec,
                                          layout_of(plan, num_ranks, kAllLayers).spec);
-    options.kv_cache_memory_bytes =
-        static_cast<int64_t>(static_cast<double>(*whole.kv_cache_memory_bytes) * share) + 1;
+    options.kv_cache_memory_bytes = bytes_of_share(*whole.kv_cache_memory_bytes, share);
   }
   if (!stage.is_first()) options.on_progress = {};
   if (!stage.is_last()) options.on_logits = {};
@@ -129,13 +123,10 @@ PipelineExecutor::~PipelineExecutor() {
 }
 
 int64_t PipelineExecutor::available_kv_bytes() const {
-  double least = -1;
-  for (const Stage& stage : stages_) {
-    const double bytes = static_cast<double>(stage.executor->available_kv_bytes()) /
-                         share_of_blocks(stage.executor->kv_spec(), kv_spec_);
-    if (least < 0 || bytes < least) least = bytes;
-  }
-  return static_cast<int64_t>(least);
+  std::vector<PartRoom> rooms;
+  for (const Stage& stage : stages_)
+    rooms.push_back({stage.executor->kv_spec(), stage.executor->available_kv_bytes()});
+  return least_room(rooms, kv_spec_);
 }
 
 KvHostMemory PipelineExecutor::host_memory() {

@@ -1,5 +1,6 @@
 #include "ranks/rank_threads.h"
 
+#include <exception>
 #include <utility>
 
 #include "base/threads/spins.h"
@@ -14,6 +15,16 @@ void wait_while(const std::atomic<uint32_t>& word, uint32_t value, int num_spins
     __builtin_ia32_pause();
   }
   word.wait(value, std::memory_order_acquire);
+}
+
+// Turns an exception into an error: it may leave neither run(), while other ranks still use `work`,
+// nor a thread.
+Status call(const std::function<Status(int rank)>& work, int rank) {
+  try {
+    return work(rank);
+  } catch (const std::exception& e) {  // out of memory
+    return internal_error("rank {}: {}", rank, e.what());
+  }
 }
 
 }  // namespace
@@ -35,7 +46,7 @@ Status RankThreads::run(const std::function<Status(int rank)>& work) {
   num_done_.store(0, std::memory_order_relaxed);
   num_runs_.fetch_add(1, std::memory_order_release);
   num_runs_.notify_all();
-  statuses_[0] = work(0);
+  statuses_[0] = call(work, 0);
   const auto num_others = static_cast<uint32_t>(threads_.size());
   for (uint32_t done; (done = num_done_.load(std::memory_order_acquire)) < num_others;)
     wait_while(num_done_, done, num_spins_);
@@ -49,7 +60,7 @@ void RankThreads::serve(int rank) {
   for (uint32_t num_runs = 0;; ++num_runs) {
     wait_while(num_runs_, num_runs, num_spins_);
     if (work_ == nullptr) return;
-    statuses_[static_cast<size_t>(rank)] = (*work_)(rank);
+    statuses_[static_cast<size_t>(rank)] = call(*work_, rank);
     num_done_.fetch_add(1, std::memory_order_release);
     num_done_.notify_one();
   }

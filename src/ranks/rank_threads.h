@@ -22,7 +22,8 @@ class RankThreads {
   int size() const { return static_cast<int>(statuses_.size()); }
 
   // Calls work(rank) for every rank, each on its thread. Returns when all calls have returned, with
-  // the error of the lowest rank that has one. All calls must come from the same thread.
+  // the error of the lowest rank that has one. An exception of a call counts as kInternal. All
+  // calls must come from the same thread.
   Status run(const std::function<Status(int rank)>& work);
 
  private:

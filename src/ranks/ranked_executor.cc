@@ -4,22 +4,18 @@
 #include <utility>
 
 #include "base/threads/cpu_topology.h"
-#include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
 #include "ranks/parted_adapter.h"
+#include "ranks/stage_memory.h"
 
 namespace quire {
 namespace {
 
 // Returns one rank's options, given those of the whole.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
-  ModelRunnerOptions options = whole;
+  ModelRunnerOptions options = part_of_machine(whole, rank, num_ranks);
   options.share.rank = rank;
   options.share.num_ranks = num_ranks;
-  options.threads = share_of_threads(whole.threads, num_ranks);
-  options.cpus = cpus_of_part(whole.cpus, rank, num_ranks);
-  options.memory_utilization = whole.memory_utilization / num_ranks;
-  options.host_kv_bytes = whole.host_kv_bytes / num_ranks;
   if (whole.kv_cache_memory_bytes)
     options.kv_cache_memory_bytes = *whole.kv_cache_memory_bytes / num_ranks;
   if (rank > 0) {

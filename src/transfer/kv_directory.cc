@@ -193,6 +193,10 @@ Status KvDirectory::check_file_set(const std::string& other) const {
   return {};
 }
 
+std::string KvDirectory::file_of(const KvRun& run) const {
+  return kv_file_name(fingerprint_, run.hashes.back(), run.first_cell);
+}
+
 Result<KvRun> KvDirectory::store(const KvRun& wanted, const KvPrefix& prefix,
                                  const KvCellShape& shape,
                                  std::span<const std::byte> payload) const {
@@ -211,7 +215,7 @@ Result<KvRun> KvDirectory::store(const KvRun& wanted, const KvPrefix& prefix,
       {const_cast<std::byte*>(payload.data()), static_cast<size_t>(header.payload_bytes())}};
 
   KvRun run = wanted;
-  run.file = kv_file_name(fingerprint_, run.hashes.back(), run.first_cell);
+  run.file = file_of(run);
   run.num_bytes = static_cast<int64_t>(head.size()) + header.payload_bytes();
   const std::string temporary = full(fmt::format("{}{}-{}", kTemporary, ::getpid(), ++num_written));
   Status status;

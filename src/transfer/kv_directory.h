@@ -34,6 +34,8 @@ class KvDirectory {
   // Implements KvFiles::check_file_set().
   Status check_file_set(const std::string& other) const;
 
+  // Returns the name of the file that store() writes for a run.
+  std::string file_of(const KvRun& run) const;
   // Writes the run, whose cells are `payload`, and returns it with its file's name and size.
   // kResourceExhausted: the disk is full.
   Result<KvRun> store(const KvRun& run, const KvPrefix& prefix, const KvCellShape& shape,

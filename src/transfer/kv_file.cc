@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hash/checksum.h"
@@ -79,31 +80,46 @@ class Reader {
   size_t at_ = 0;
 };
 
-Status damaged(const char* what) {
-  return {StatusCode::kDataLoss, fmt::format("KV file: {}", what)};
+template <typename... Args>
+Status damaged(fmt::format_string<Args...> text, Args&&... args) {
+  return data_loss("KV file: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
 // Checks each number by itself first, so that no product of them overflows.
 Status check(const Fixed& fixed, int64_t file_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 26;
-  for (const int64_t count : {fixed.num_tokens, int64_t{fixed.cell_tokens},
-                              int64_t{fixed.first_cell} + 1, int64_t{fixed.num_cells},
-                              int64_t{fixed.salt_bytes} + 1, int64_t{fixed.adapter_bytes} + 1}) {
-    if (count < 1 || count > kMost) return damaged("a count is out of range");
+  constexpr int64_t kMost = (int64_t{1} << 26) - 1;
+  constexpr int64_t kMostCellBytes = int64_t{1} << 32;
+  struct Number {
+    const char* name;
+    int64_t value, least, most;
+  };
+  const Number numbers[] = {
+      {"tokens", fixed.num_tokens, 1, kMost},
+      {"tokens of a cell", fixed.cell_tokens, 1, kMost},
+      {"cells before the first", fixed.first_cell, 0, kMost},
+      {"cells", fixed.num_cells, 1, kMost},
+      {"bytes of the salt", fixed.salt_bytes, 0, kMost},
+      {"bytes of the adapter", fixed.adapter_bytes, 0, kMost},
+      {"the pool", fixed.pool, 0, int64_t{kNumKvPools} - 1},
+      {"bytes of a cell", fixed.cell_bytes, 1, kMostCellBytes},
+  };
+  for (const auto& [name, value, least, most] : numbers) {
+    if (value < least || value > most)
+      return damaged("{}: expected a number in [{}, {}], got {}", name, least, most, value);
   }
-  if (fixed.pool < 0 || fixed.pool >= static_cast<int32_t>(kNumKvPools))
-    return damaged("a kind of KV that there is none of");
-  if (fixed.cell_bytes < 1 || fixed.cell_bytes > (int64_t{1} << 32))
-    return damaged("cells of no sensible size");
   const int64_t num_keys = int64_t{fixed.salt_bytes} + fixed.adapter_bytes;
-  if (fixed.header_bytes != round_up(used_bytes(fixed.num_cells, fixed.num_tokens, num_keys)))
-    return damaged("the header's size is not that of what is in it");
-  if (fixed.num_tokens != (int64_t{fixed.first_cell} + fixed.num_cells) * fixed.cell_tokens)
-    return damaged("the cells do not end where the tokens do");
+  const int64_t header = round_up(used_bytes(fixed.num_cells, fixed.num_tokens, num_keys));
+  if (fixed.header_bytes != header)
+    return damaged("expected a header of {} bytes, got {}", header, fixed.header_bytes);
+  const int64_t num_tokens = (int64_t{fixed.first_cell} + fixed.num_cells) * fixed.cell_tokens;
+  if (fixed.num_tokens != num_tokens)
+    return damaged("expected {} tokens up to the last cell, got {}", num_tokens, fixed.num_tokens);
   // < 2^58
-  const int64_t payload = int64_t{fixed.num_cells} * fixed.cell_bytes;
-  if (fixed.file_bytes != fixed.header_bytes + payload || fixed.file_bytes != file_bytes)
-    return damaged("it is cut off, or longer than it says");
+  const int64_t expected_bytes = header + int64_t{fixed.num_cells} * fixed.cell_bytes;
+  if (fixed.file_bytes != expected_bytes || file_bytes != expected_bytes) {
+    return damaged("expected {} bytes, got a file of {} whose header says {}", expected_bytes,
+                   file_bytes, fixed.file_bytes);
+  }
   return {};
 }
 
@@ -152,18 +168,23 @@ std::vector<std::byte> encode_kv_header(const KvFileHeader& header) {
 
 Result<int64_t> read_kv_header_size(std::span<const std::byte> bytes) {
   Fixed fixed;
-  if (bytes.size() < sizeof(fixed)) return damaged("shorter than its header");
+  if (bytes.size() < sizeof(fixed)) {
+    return damaged("expected a header of at least {} bytes, got {}", sizeof(fixed), bytes.size());
+  }
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
   if (fixed.magic != kMagic) return damaged("expected the magic bytes QUIREKV2");
   if (fixed.header_bytes < kKvHeaderUnit || fixed.header_bytes > kMaxKvHeaderBytes ||
-      fixed.header_bytes % kKvHeaderUnit != 0)
-    return damaged("a header of no sensible size");
+      fixed.header_bytes % kKvHeaderUnit != 0) {
+    return damaged("expected a header of a multiple of {} bytes, at most {}, got {}", kKvHeaderUnit,
+                   kMaxKvHeaderBytes, fixed.header_bytes);
+  }
   return fixed.header_bytes;
 }
 
 Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t file_bytes) {
   QUIRE_ASSIGN_OR_RETURN(const int64_t size, read_kv_header_size(bytes));
-  if (std::ssize(bytes) != size) return damaged("the header is cut off");
+  if (std::ssize(bytes) != size)
+    return damaged("expected a header of {} bytes, got {}", size, bytes.size());
   Fixed fixed;
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
   QUIRE_RETURN_IF_ERROR(check(fixed, file_bytes));
@@ -173,7 +194,11 @@ Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t 
                           int64_t{sizeof(uint64_t)});
   uint64_t sum;
   std::memcpy(&sum, bytes.data() + used, sizeof(sum));
-  if (sum != checksum(bytes.first(used), kHeaderSeed)) return damaged("the header is damaged");
+  const uint64_t expected_sum = checksum(bytes.first(used), kHeaderSeed);
+  if (sum != expected_sum) {
+    return damaged("the header is damaged: expected the checksum {:016x}, got {:016x}",
+                   expected_sum, sum);
+  }
   KvFileHeader header{
       .fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1], fixed.fingerprint[2]},
       .shape = {static_cast<KvPool>(fixed.pool), fixed.cell_tokens, fixed.cell_bytes},

@@ -150,7 +150,8 @@ class KvFileStore final : public KvFiles {
       break;
     }
     event.took_us = clock_.now_us() - begin_us;
-    report(std::move(event));
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
   }
   void run(const KvStoreJob& job, std::vector<std::byte>& buffer) {
     const int64_t begin_us = clock_.now_us();
@@ -161,6 +162,11 @@ class KvFileStore final : public KvFiles {
     for (int32_t i = 0; i < count; ++i) {
       cells.gather(blocks_of(cells, job.host_blocks, i), i % cells.block_cells(),
                    buffer.data() + i * cells.cell_bytes());
+    }
+    const std::string file = directory_.file_of(job.run);
+    {
+      const std::lock_guard lock(mutex_);
+      writing_.insert(file);
     }
     Result<KvRun> run =
         directory_.store(job.run, job.prefix, shape(job.run.pool), std::span(buffer).first(size));
@@ -174,12 +180,9 @@ class KvFileStore final : public KvFiles {
     } else {
       log_warn("KV cache: not written: {}", run.status().message());
     }
-    report(std::move(event));
-  }
-  void report(KvFileEvent event) {
     const std::lock_guard lock(mutex_);
-    if (event.kind == KvFileEvent::Kind::kStored && event.status.ok())
-      known_.insert(event.run.file);
+    writing_.erase(file);
+    if (run.ok()) known_.insert(file);
     events_.push_back(std::move(event));
   }
 
@@ -239,7 +242,7 @@ class KvFileStore final : public KvFiles {
       Result<KvRun> run = directory_.describe(entry.file);
       if (!run.ok()) continue;
       const std::lock_guard lock(mutex_);
-      if (known_.insert(entry.file).second)
+      if (!writing_.contains(entry.file) && known_.insert(entry.file).second)
         events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = std::move(*run)});
     }
     const std::lock_guard lock(mutex_);
@@ -260,6 +263,8 @@ class KvFileStore final : public KvFiles {
   std::deque<std::string> removals_;
   std::vector<KvFileEvent> events_;
   std::unordered_set<std::string> known_;  // files that were reported
+  // Files that threads write. One is there before it is reported, as stored.
+  std::unordered_set<std::string> writing_;
   bool is_ending_ = false;
   std::vector<std::unique_ptr<FileReads>> reads_;  // one for each thread
   std::vector<std::thread> threads_;

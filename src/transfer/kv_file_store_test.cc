@@ -46,10 +46,11 @@ class KvFileStore : public testing::TestWithParam<bool> {
   static std::unique_ptr<FileReads> make_reads() {
     return GetParam() ? make_uring_reads() : make_pread_reads();
   }
-  std::unique_ptr<KvFiles> start(const KvFingerprint& fingerprint = kModel) {
+  std::unique_ptr<KvFiles> start(const KvFingerprint& fingerprint = kModel,
+                                 int64_t rescan_us = 5000) {
     Result<std::unique_ptr<KvFiles>> files = make_kv_file_store(
         open(fingerprint), host(), kCellTokens,
-        {.cell_tokens = kCellTokens, .rescan_us = 5000, .make_reads = make_reads});
+        {.cell_tokens = kCellTokens, .rescan_us = rescan_us, .make_reads = make_reads});
     EXPECT_TRUE(files.ok()) << files.status().message();
     return *std::move(files);
   }
@@ -163,6 +164,17 @@ TEST_P(KvFileStore, TwoProcessesShareADirectory) {
   EXPECT_EQ(wait_for(*b, 1)[0].kind, KvFileEvent::Kind::kGone);
   b->load(load_job(6, file_of(6)));
   EXPECT_EQ(wait_for(*b, 1)[0].status.code(), StatusCode::kNotFound);
+}
+
+// The directory is scanned all the time, and so also between the renaming of a file and its report.
+TEST_P(KvFileStore, WhatAProcessStoresItDoesNotFind) {
+  constexpr uint32_t kNumFiles = 300;
+  std::vector<KvStoreJob> jobs;
+  for (uint32_t which = 0; which < kNumFiles; ++which) jobs.push_back(store_job(which));
+  const auto files = start(kModel, 1);
+  for (KvStoreJob& job : jobs) files->store(std::move(job));
+  for (const KvFileEvent& event : wait_for(*files, kNumFiles))
+    ASSERT_EQ(event.kind, KvFileEvent::Kind::kStored) << event.run.file;
 }
 
 TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {

@@ -96,16 +96,23 @@ class CudaCopyQueue final : public CopyQueue {
 
 class CudaCopyStream final : public CopyStream {
  public:
-  // `device` is the stream beside which the copies run; it records their errors.
-  CudaCopyStream(cudaStream_t stream, cudaEvent_t here, cudaEvent_t there, GpuStream& device)
-      : stream_(stream), here_(here), there_(there), device_(device) {}
+  // `device` is the stream beside which the copies run; it records their errors. Owns `stream`.
+  CudaCopyStream(cudaStream_t stream, GpuStream& device) : stream_(stream), device_(device) {}
   ~CudaCopyStream() override {
     const std::lock_guard lock(cuda::capture_mutex());
     (void)use_device(device_.info().ordinal);
     (void)cudaStreamSynchronize(stream_);
-    (void)cudaEventDestroy(here_);
-    (void)cudaEventDestroy(there_);
+    if (here_ != nullptr) (void)cudaEventDestroy(here_);
+    if (there_ != nullptr) (void)cudaEventDestroy(there_);
     (void)cudaStreamDestroy(stream_);
+  }
+  // Called once, before any other method.
+  Status make_events() {
+    for (cudaEvent_t* event : {&here_, &there_}) {
+      QUIRE_RETURN_IF_ERROR(
+          to_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event"));
+    }
+    return {};
   }
   void copy_to_device(void* to, const void* from, int64_t num_bytes) override {
     copy(to, from, num_bytes, cudaMemcpyHostToDevice);
@@ -131,8 +138,8 @@ class CudaCopyStream final : public CopyStream {
   }
 
   cudaStream_t stream_;
-  cudaEvent_t here_;   // recorded on this stream
-  cudaEvent_t there_;  // recorded on the device's stream
+  cudaEvent_t here_ = nullptr;   // recorded on this stream
+  cudaEvent_t there_ = nullptr;  // recorded on the device's stream
   GpuStream& device_;
 };
 
@@ -224,13 +231,9 @@ class CudaDevice final : public Device {
     cudaStream_t stream = nullptr;
     QUIRE_RETURN_IF_ERROR(
         to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
-    cudaEvent_t events[2] = {};
-    for (cudaEvent_t& event : events) {
-      QUIRE_RETURN_IF_ERROR(
-          to_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
-    }
-    return std::unique_ptr<CopyStream>(
-        std::make_unique<CudaCopyStream>(stream, events[0], events[1], stream_));
+    auto made = std::make_unique<CudaCopyStream>(stream, stream_);
+    QUIRE_RETURN_IF_ERROR(made->make_events());
+    return std::unique_ptr<CopyStream>(std::move(made));
   }
 
   Status synchronize() override {

@@ -16,6 +16,7 @@
 #if defined(__CUDACC__)
 #include <array>
 #include <atomic>
+#include <mutex>
 
 #include "device/cuda/current_device.h"
 #include "device/cuda/error.h"
@@ -92,6 +93,10 @@ cudaError_t allow_shared_memory(int32_t ordinal, int64_t bytes) {
   static std::array<std::atomic<int64_t>, kMostDevices> allowed{};
   std::atomic<int64_t>& here = allowed[static_cast<size_t>(ordinal) % kMostDevices];
   if (bytes <= std::max(here.load(), kAllowedByItself)) return cudaSuccess;
+  // Otherwise another thread that needs less could set the attribute last.
+  static std::mutex setting;
+  const std::lock_guard lock(setting);
+  if (bytes <= here.load()) return cudaSuccess;
   const cudaError_t error = cudaFuncSetAttribute(
       kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error == cudaSuccess) here = bytes;

@@ -52,8 +52,12 @@ struct RowPieces {
   }
 };
 
+// Returns the sum of a row's values, or of their squares, after subtracting `center`. Here the
+// compiler decides what it contracts, so the last bits may differ from those of row_sum() in
+// streams/residual_streams.cu.
 template <typename X, int N>
-QUIRE_DEVICE float row_sum(const RowPieces<X, N>& row, float center, bool squares, float* scratch) {
+QUIRE_DEVICE float sum_of_pieces(const RowPieces<X, N>& row, float center, bool squares,
+                                 float* scratch) {
   float sum = 0.0f;
   row.for_each([&](int64_t /*begin*/, const float(&x)[N]) {
 #pragma unroll
@@ -77,8 +81,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMaxThreads, 1) norm_kernel(const NormArgs args)
   const RowPieces<X, N> row(static_cast<const X*>(args.x) + index * size, size);
   Out* out = static_cast<Out*>(args.out) + int64_t{ptx::block_index()} * size;
   const auto count = static_cast<float>(size);
-  const float mean = args.centers ? row_sum(row, 0.0f, false, scratch) / count : 0.0f;
-  const float squares = row_sum(row, mean, true, scratch + 32);
+  const float mean = args.centers ? sum_of_pieces(row, 0.0f, false, scratch) / count : 0.0f;
+  const float squares = sum_of_pieces(row, mean, true, scratch + 32);
   const float scale = 1.0f / sqrtf(squares / count + args.eps);
   row.for_each([&](int64_t begin, const float(&piece)[N]) {
     float x[N];

@@ -13,6 +13,8 @@
 
 namespace quire::cuda {
 
+inline constexpr int kWarpgroupThreads = 128;
+
 inline constexpr int kPanelDims = 64;
 inline constexpr int kPanelRowBytes = 128;
 // A panel consists of groups of eight rows, after which the swizzling repeats.

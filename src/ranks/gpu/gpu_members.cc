@@ -43,7 +43,7 @@ GpuStageLink* GpuMembers::link(int member) const {
 }
 
 Status GpuMembers::run(const std::function<Status(int member)>& work) {
-  (void)threads_.run([&](int member) -> Status {
+  const Status thrown = threads_.run([&](int member) -> Status {
     const auto at = static_cast<size_t>(member);
     statuses_[at] = work(member);
     if (statuses_[at].code() != StatusCode::kUnavailable) return {};
@@ -52,6 +52,10 @@ Status GpuMembers::run(const std::function<Status(int member)>& work) {
     leave(member);
     return {};
   });
+  if (!thrown.ok()) {  // that member has left no status
+    leave(0);
+    return thrown;
+  }
   const auto is_ok = [](const Status& status) { return status.ok(); };
   const auto num_ok = std::count_if(statuses_.begin(), statuses_.end(), is_ok);
   if (num_ok == std::ssize(statuses_)) return {};

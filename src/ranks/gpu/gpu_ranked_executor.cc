@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include "base/threads/thread_share.h"
@@ -93,8 +92,7 @@ Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
     ModelRunnerOptions part = options_of_gpu(options, member, *members_);
     if (part.kv_cache_memory_bytes && !kv_shares.empty()) {
       const double share = kv_shares[static_cast<size_t>(part.stage.index)];
-      part.kv_cache_memory_bytes =
-          static_cast<int64_t>(static_cast<double>(*part.kv_cache_memory_bytes) * share) + 1;
+      part.kv_cache_memory_bytes = bytes_of_share(*part.kv_cache_memory_bytes, share);
     }
     Result<std::unique_ptr<GpuRunner>> runner =
         GpuRunner::create(std::move(part), own, std::move(device));
@@ -127,13 +125,10 @@ void GpuRankedExecutor::add_up_plans() {
 }
 
 int64_t GpuRankedExecutor::available_kv_bytes() const {
-  std::optional<double> least;
-  for (const auto& runner : runners_) {
-    const double share = share_of_blocks(runner->kv_spec(), kv_spec_);
-    const auto bytes = static_cast<double>(runner->available_kv_bytes());
-    if (share > 0) least = std::min(bytes / share, least.value_or(bytes / share));
-  }
-  return static_cast<int64_t>(least.value_or(0));
+  std::vector<PartRoom> rooms;
+  for (const auto& runner : runners_)
+    rooms.push_back({runner->kv_spec(), runner->available_kv_bytes()});
+  return least_room(rooms, kv_spec_);
 }
 
 KvHostMemory GpuRankedExecutor::host_memory() {
@@ -186,7 +181,7 @@ void GpuRankedExecutor::relay_tokens(const StepPlan& plan) {
   relayed_.push_back(relay_.add_step(plan));
   relay_.take(sampled_);
   for (int member = 0; member < static_cast<int>(sampler_); ++member)
-    members_->link(member)->bring(sampled_);
+    members_->link(member)->lend_sampled(sampled_);
 }
 
 Result<StepResult> GpuRankedExecutor::execute(const StepPlan& plan) {

@@ -7,7 +7,9 @@
 namespace quire {
 namespace {
 
-constexpr uint32_t kBlocks = 48;  // the kind of frames
+// Kinds of frames. The blocks of a step are in any number of kMoreBlocks and a last kBlocks.
+constexpr uint32_t kBlocks = 48;
+constexpr uint32_t kMoreBlocks = 49;
 
 // Precedes the content of a block.
 struct BlockHeader {
@@ -43,8 +45,12 @@ std::vector<HostBlock> host_blocks_written(const StepPlan& plan) {
   return written;
 }
 
-HostBlockLink::HostBlockLink(RankLinks& links, int other, Blocks blocks)
-    : links_(links), other_(other), blocks_(std::move(blocks)), thread_([this] { send_all(); }) {}
+HostBlockLink::HostBlockLink(RankLinks& links, int other, Blocks blocks, int64_t max_message_bytes)
+    : links_(links),
+      other_(other),
+      blocks_(std::move(blocks)),
+      max_message_bytes_(max_message_bytes),
+      thread_([this] { send_all(); }) {}
 
 HostBlockLink::~HostBlockLink() {
   {
@@ -66,19 +72,26 @@ Result<std::span<std::byte>> HostBlockLink::bytes_of(const HostBlock& block) con
 }
 
 Status HostBlockLink::send(const std::vector<HostBlock>& blocks) {
-  std::vector<std::byte> message;
+  std::vector<Message> messages(1);
   for (const HostBlock& block : blocks) {
     if (blocks_[static_cast<size_t>(block.pool)].data == nullptr) continue;
     QUIRE_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, bytes_of(block));
     const BlockHeader header{static_cast<uint32_t>(block.pool), block.id.value};
+    const size_t size = sizeof(header) + bytes.size();
+    const size_t used = messages.back().size();
+    if (used > 0 && static_cast<int64_t>(used + size) > max_message_bytes_) messages.emplace_back();
+    Message& message = messages.back();
     const size_t at = message.size();
-    message.resize(at + sizeof(header) + bytes.size());
+    message.resize(at + size);
     std::memcpy(message.data() + at, &header, sizeof(header));
     std::memcpy(message.data() + at + sizeof(header), bytes.data(), bytes.size());
   }
   {
     const std::lock_guard lock(mutex_);
-    outgoing_.push_back(std::move(message));
+    for (Message& message : messages) {
+      const bool is_last = &message == &messages.back();
+      outgoing_.push_back({is_last ? kBlocks : kMoreBlocks, std::move(message)});
+    }
   }
   changed_.notify_all();
   return {};
@@ -89,10 +102,10 @@ void HostBlockLink::send_all() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is_ending_ || !outgoing_.empty(); });
     if (is_ending_) return;
-    const std::vector<std::byte> message = std::move(outgoing_.front());
+    const auto [kind, message] = std::move(outgoing_.front());
     outgoing_.pop_front();
     lock.unlock();
-    const Status sent = send_frame(links_.blocks(other_), kBlocks, message, 0);
+    const Status sent = send_frame(links_.blocks(other_), kind, message, 0);
     lock.lock();
     if (is_ending_) return;
     lock.unlock();
@@ -102,23 +115,34 @@ void HostBlockLink::send_all() {
 
 Status HostBlockLink::receive() {
   Frame frame;
-  QUIRE_RETURN_IF_ERROR(lost(receive_frame(links_.blocks(other_), frame, 0)));
-  if (frame.kind != kBlocks)
-    return lost(data_loss("expected host blocks, got a frame of kind {}", frame.kind));
-  return lost(take(frame.payload));
+  do {
+    QUIRE_RETURN_IF_ERROR(lost(receive_frame(links_.blocks(other_), frame, 0)));
+    if (frame.kind != kBlocks && frame.kind != kMoreBlocks) {
+      return lost(data_loss("host blocks: expected a frame of kind {} or {}, got {}", kBlocks,
+                            kMoreBlocks, frame.kind));
+    }
+    QUIRE_RETURN_IF_ERROR(lost(take(frame.payload)));
+  } while (frame.kind == kMoreBlocks);
+  return {};
 }
 
 Status HostBlockLink::take(std::span<const std::byte> message) {
+  const auto cut_off = [&](const char* what, size_t expected) {
+    return data_loss("host blocks: expected {} in {} bytes, got {}", what, expected,
+                     message.size());
+  };
   while (!message.empty()) {
     BlockHeader header;
-    if (message.size() < sizeof(header)) return data_loss("host blocks: the message is cut off");
+    if (message.size() < sizeof(header)) return cut_off("a block's header", sizeof(header));
     std::memcpy(&header, message.data(), sizeof(header));
     message = message.subspan(sizeof(header));
-    if (header.pool >= kNumKvPools) return data_loss("host blocks: of pool {}", header.pool);
+    if (header.pool >= kNumKvPools) {
+      return data_loss("host blocks: expected a pool in [0, {}), got {}", kNumKvPools, header.pool);
+    }
     const Result<std::span<std::byte>> bytes =
         bytes_of({static_cast<KvPool>(header.pool), BlockId(header.block)});
     if (!bytes.ok()) return data_loss("{}", bytes.status().message());
-    if (message.size() < bytes->size()) return data_loss("host blocks: the message is cut off");
+    if (message.size() < bytes->size()) return cut_off("a block", bytes->size());
     std::memcpy(bytes->data(), message.data(), bytes->size());
     message = message.subspan(bytes->size());
   }

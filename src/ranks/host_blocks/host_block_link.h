@@ -14,8 +14,10 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -43,8 +45,13 @@ class HostBlockLink {
   // Pools whose data is null do not use this link.
   using Blocks = std::array<HostBlocks, kNumKvPools>;
 
-  // Borrows the memory and the links, of which it uses those for blocks to `other`.
-  HostBlockLink(RankLinks& links, int other, Blocks blocks);
+  // Messages with more blocks are cut, so that none exceeds kMaxFrameBytes.
+  static constexpr int64_t kMaxMessageBytes = int64_t{64} << 20;
+
+  // Borrows the memory and the links, of which it uses those for blocks to `other`. A message takes
+  // more than `max_message_bytes` only if a single block does.
+  HostBlockLink(RankLinks& links, int other, Blocks blocks,
+                int64_t max_message_bytes = kMaxMessageBytes);
   // Drops messages that have not been sent.
   ~HostBlockLink();
   HostBlockLink(const HostBlockLink&) = delete;
@@ -52,11 +59,17 @@ class HostBlockLink {
 
   // Queues the blocks' present content, and returns at once. kInternal: there is no such block.
   Status send(const std::vector<HostBlock>& blocks);
-  // Waits for the next message, as long as both ranks live, and writes its content to the blocks.
-  // kUnavailable: the rank is lost. kDataLoss: the message does not hold blocks.
+  // Waits for what the next send() of the other rank sends, as long as both ranks live, and writes
+  // it to the blocks. kUnavailable: the rank is lost, or has sent something else.
   Status receive();
 
  private:
+  using Message = std::vector<std::byte>;
+  struct Outgoing {
+    uint32_t kind = 0;  // of the frame
+    Message message;
+  };
+
   Result<std::span<std::byte>> bytes_of(const HostBlock& block) const;
   Status take(std::span<const std::byte> message);
   Status lost(const Status& status);
@@ -65,10 +78,11 @@ class HostBlockLink {
   RankLinks& links_;
   const int other_;
   const Blocks blocks_;
+  const int64_t max_message_bytes_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::vector<std::byte>> outgoing_;  // under mutex_
-  bool is_ending_ = false;                       // under mutex_
+  std::deque<Outgoing> outgoing_;  // under mutex_
+  bool is_ending_ = false;         // under mutex_
   std::thread thread_;
 };
 

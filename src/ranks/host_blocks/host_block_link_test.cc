@@ -57,9 +57,9 @@ bool is_in_use(const std::deque<StepPlan>& plans, BlockId block) {
 
 // The first rank, with up to two steps under way. `expected` is the other rank's memory, as it
 // would be if they shared it.
-void lead(RankLinks& links, std::deque<StepPlan> plans, Memory device) {
+void lead(RankLinks& links, std::deque<StepPlan> plans, Memory device, int64_t max_message_bytes) {
   Memory host(kNumHostBlocks * kBlockBytes), expected_host = host;
-  HostBlockLink link(links, 1, blocks_in(host));
+  HostBlockLink link(links, 1, blocks_in(host), max_message_bytes);
   std::mt19937 rng(2);
   std::deque<StepPlan> under_way;
   const auto collect = [&] {
@@ -99,9 +99,10 @@ void lead(RankLinks& links, std::deque<StepPlan> plans, Memory device) {
   ASSERT_TRUE(send_all(links.control(1), device, deadline_in_ms(20'000)).ok());
 }
 
-void follow(RankLinks& links, const std::deque<StepPlan>& plans, Memory device) {
+void follow(RankLinks& links, const std::deque<StepPlan>& plans, Memory device,
+            int64_t max_message_bytes) {
   Memory host(kNumHostBlocks * kBlockBytes);
-  HostBlockLink link(links, 0, blocks_in(host));
+  HostBlockLink link(links, 0, blocks_in(host), max_message_bytes);
   for (const StepPlan& plan : plans) {
     if (!host_blocks_read(plan).empty()) {
       ASSERT_TRUE(link.receive().ok());
@@ -123,9 +124,36 @@ TEST(HostBlockLink, BothRanksHaveWhatOneMemoryWouldHave) {
   for (int i = 0; i < 1000; ++i) plans.push_back(random_plan(rng));
   Memory device(kNumBlocks * kBlockBytes);
   for (std::byte& byte : device) byte = static_cast<std::byte>(rng());
+  // All blocks in one message; two in each; one in each, although it takes more.
+  for (const int64_t max_bytes : {HostBlockLink::kMaxMessageBytes, int64_t{30}, int64_t{1}}) {
+    test::on_all_ranks(2, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
+      ASSERT_TRUE(links.ok()) << links.status().message();
+      const bool leads = (*links)->rank() == 0;
+      leads ? lead(**links, plans, device, max_bytes) : follow(**links, plans, device, max_bytes);
+      test::part_in_peace(**links);
+    });
+  }
+}
+
+TEST(HostBlockLink, MessagesAreBounded) {
   test::on_all_ranks(2, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
     ASSERT_TRUE(links.ok()) << links.status().message();
-    (*links)->rank() == 0 ? lead(**links, plans, device) : follow(**links, plans, device);
+    Memory host(kNumHostBlocks * kBlockBytes);
+    if ((*links)->rank() == 0) {
+      HostBlockLink link(**links, 1, blocks_in(host), 30);
+      std::vector<HostBlock> blocks;
+      for (int32_t i = 1; i <= 5; ++i) blocks.push_back({KvPool::kAttention, BlockId(i)});
+      EXPECT_TRUE(link.send(blocks).ok());
+      test::part_in_peace(**links);
+      return;
+    }
+    std::vector<size_t> sizes;
+    for (int i = 0; i < 3; ++i) {
+      Frame frame;
+      EXPECT_TRUE(receive_frame((*links)->blocks(0), frame, deadline_in_ms(20'000)).ok());
+      sizes.push_back(frame.payload.size());
+    }
+    EXPECT_EQ(sizes, (std::vector<size_t>{26, 26, 13}));
     test::part_in_peace(**links);
   });
 }

@@ -71,10 +71,10 @@ class GpuStageLink {
   // Ends the step: queues the copy of `hidden` to the next stage. The last stage copies nothing.
   void send(const float* hidden, int64_t num_bytes);
 
-  // Sampled tokens go back to earlier stages through the host. bring() lends this stage what the
-  // last stage has sampled since the step before, and take_sampled() returns it once, for the next
-  // plan.
-  void bring(const StepResult& sampled) { sampled_ = &sampled; }
+  // Sampled tokens go back to earlier stages through the host. lend_sampled() lends this stage what
+  // the last stage has sampled since the step before, and take_sampled() returns it once, for the
+  // next plan.
+  void lend_sampled(const StepResult& sampled) { sampled_ = &sampled; }
   const StepResult* take_sampled() { return std::exchange(sampled_, nullptr); }
 
   // Releases every member that waits. Any thread may call it.

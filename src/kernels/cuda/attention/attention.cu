@@ -86,9 +86,13 @@ AttentionArgs make_args(const Stream& stream, AttentionWay way, const PagedAtten
 void check(const Stream& stream, AttentionWay way, const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
   const bool is_fp8 = kv.dtype == DType::kF8E4M3;
-  QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && (kv.dtype == DType::kBF16 || is_fp8) &&
-                  p.query.dtype() == DType::kBF16 && p.out.dtype() == DType::kBF16,
-              "[attention] a GPU wants bf16 queries and a token-major bf16 or e4m3 cache");
+  QUIRE_CHECK(kv.order == KvOrder::kTokenMajor,
+              "[attention] a GPU wants a token-major cache, got one in the CPU's order");
+  QUIRE_CHECK((kv.dtype == DType::kBF16 || is_fp8) && p.query.dtype() == DType::kBF16 &&
+                  p.out.dtype() == DType::kBF16,
+              "[attention] a GPU wants bf16 queries and outputs and a bf16 or e4m3 cache, got {} "
+              "queries, {} outputs and a {} cache",
+              to_string(p.query.dtype()), to_string(p.out.dtype()), to_string(kv.dtype));
   const bool tensor_cores = way != AttentionWay::kPlain;
   const int32_t unit = tensor_cores ? (is_fp8 ? 16 : 8) : 2;  // rows of 16 bytes, or of pairs
   const int32_t most = kv.is_latent() ? kMaxAttentionHeadDim : kMaxHeadDim;

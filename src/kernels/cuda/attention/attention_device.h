@@ -212,8 +212,8 @@ QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& 
   return ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap)));
 }
 
-// Applies ALiBi. `distance` is the query's position minus the key's.
-QUIRE_DEVICE float lessened_score(float slope, int32_t distance, float score) {
+// Returns a score after ALiBi. `distance` is the query's position minus the key's.
+QUIRE_DEVICE float score_with_alibi(float slope, int32_t distance, float score) {
   return ptx::multiply_add(-slope, static_cast<float>(distance), score);
 }
 
@@ -221,7 +221,7 @@ QUIRE_DEVICE float changed_score(const AttentionArgs& args, const AttentionItem&
                                  int32_t distance, float dot) {
   float score = capped_score(args, item, dot);
   if (args.alibi_slopes != nullptr)
-    score = lessened_score(args.alibi_slopes[head], distance, score);
+    score = score_with_alibi(args.alibi_slopes[head], distance, score);
   return ptx::multiply(score, kLog2E);
 }
 

@@ -7,8 +7,6 @@
 
 namespace quire::cuda {
 
-inline constexpr int kGroupThreads = 128;  // of a warpgroup
-
 // A piece to fetch: keys or values of 64 positions from `first` on.
 struct Fetch {
   const AttentionArgs& args;

@@ -134,7 +134,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
         const int32_t first_row = item.first_row + warp_row + m * 16;
         const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
         if (args.alibi_slopes != nullptr)
-          lessen_scores(args, item, first_row, first_position, scores);
+          apply_alibi(args, item, first_row, first_position, scores);
         if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
       }
       float shrink[2];

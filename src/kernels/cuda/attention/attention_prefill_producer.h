@@ -16,7 +16,7 @@ inline constexpr int kConsumerRows = 64;  // packed rows
 template <int kHeadDim>
 struct PrefillCrew {
   static constexpr int kConsumers = kHeadDim <= 128 ? 3 : 2;
-  static constexpr int kThreads = kGroupThreads * (1 + kConsumers);
+  static constexpr int kThreads = kWarpgroupThreads * (1 + kConsumers);
   static constexpr int kRows = kConsumers * kConsumerRows;
   static constexpr int kProducerRegisters = 56;
   static constexpr int kConsumerRegisters = kConsumers == 3 ? 152 : 224;
@@ -26,8 +26,8 @@ struct PrefillCrew {
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kAllRegisters);
 };
 
-inline constexpr int kProducerWarps = kGroupThreads / 32;
-inline constexpr int kConsumerWarps = kGroupThreads / 32;  // of each consumer
+inline constexpr int kProducerWarps = kWarpgroupThreads / 32;
+inline constexpr int kConsumerWarps = kWarpgroupThreads / 32;  // of each consumer
 
 template <int kHeadDim, bool kFp8>
 struct PrefillMemory {
@@ -60,10 +60,6 @@ struct PrefillMemory {
                 kOnes % kPanelAlignment == 0);
   static_assert(kTotal <= 227 << 10);
 };
-
-QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
-  return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
-}
 
 QUIRE_DEVICE Fetch piece_to_fetch(const AttentionArgs& args, const AttentionItem& item,
                                   const TileWalk& walk, int32_t piece) {
@@ -182,8 +178,8 @@ QUIRE_DEVICE void produce_from_codes(const AttentionArgs& args) {
       begin_fetch(piece, block_of(piece), slot_of(i));
     }
     ptx::wait_barrier(barrier_at(M::kQueryEmpty, query_place.slot), query_place.parity ^ 1);
-    fetch_query<kHeadDim, kGroupThreads>(args, item, ptx::thread_index(),
-                                         memory + M::kQueries + query_place.slot * M::kQuery);
+    fetch_query<kHeadDim, kWarpgroupThreads>(args, item, ptx::thread_index(),
+                                             memory + M::kQueries + query_place.slot * M::kQuery);
     hand_over(barrier_at(M::kQueryFull, query_place.slot));
     query_place.advance();
     int32_t piece = first_piece;

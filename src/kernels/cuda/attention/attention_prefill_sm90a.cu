@@ -115,15 +115,15 @@ struct Consumer {
 
 // Returns the floats of scratch of a consumer with fold_splits.
 constexpr int64_t total_floats(int head_dim) {
-  return int64_t{row_total_floats(head_dim)} * kGroupThreads;
+  return int64_t{row_total_floats(head_dim)} * kWarpgroupThreads;
 }
 template <int kHeadDim>
 QUIRE_DEVICE FoldStore fold_store(const AttentionArgs& args, int consumer) {
   const int64_t before =
       (ptx::block_index() * PrefillCrew<kHeadDim>::kConsumers + consumer) * total_floats(kHeadDim);
   return {reinterpret_cast<FoldStore::Four*>(args.totals + before) +
-              ptx::thread_index() % kGroupThreads,
-          kGroupThreads};
+              ptx::thread_index() % kWarpgroupThreads,
+          kWarpgroupThreads};
 }
 template <int kHeadDim>
 constexpr PrefillShape shape_for(int64_t num_blocks) {
@@ -142,7 +142,7 @@ template <int kHeadDim, typename M>
 QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& item,
                                Consumer<M>& consumer) {
   const TileWalk walk = tile_walk(args, item);
-  const int thread = ptx::thread_index() % kGroupThreads;
+  const int thread = ptx::thread_index() % kWarpgroupThreads;
   const int32_t first_row = item.first_row + consumer.index * kConsumerRows + thread / 32 * 16;
   const float factor = score_factor(args, item);
   const uint32_t ones = ptx::shared_address(ptx::shared_memory() + M::kOnes);
@@ -158,8 +158,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
     cap_scores(args, item, scores);
     if (args.alibi_slopes != nullptr || walk.needs_check(tile)) {
       const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
-      if (args.alibi_slopes != nullptr)
-        lessen_scores(args, item, first_row, first_position, scores);
+      if (args.alibi_slopes != nullptr) apply_alibi(args, item, first_row, first_position, scores);
       if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
     }
     weigh_scores(softmax.maximum, factor, scores, shrink);
@@ -240,7 +239,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(PrefillCrew<kHeadDim>::kThreads, 1)
   ptx::let_next_kernel_start();
   // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
   // as descriptors must be.
-  const int warpgroup = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
+  const int warpgroup = ptx::shuffle(ptx::thread_index() / kWarpgroupThreads, 0);
   if (warpgroup == 0) {
     ptx::give_back_registers<C::kProducerRegisters>();
     if constexpr (kFp8) {

@@ -59,8 +59,8 @@ QUIRE_DEVICE void unrolled(F&& f) {
 }
 
 // Applies ALiBi to scores: rows from first_row on, positions from first_position on.
-QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& item,
-                                int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
+QUIRE_DEVICE void apply_alibi(const AttentionArgs& args, const AttentionItem& item,
+                              int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
   const int lane = ptx::thread_index() % 32;
   unrolled<2>([&](auto h) {
     const int32_t row = first_row + lane / 4 + h * 8;
@@ -71,7 +71,7 @@ QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& 
     unrolled<16>([&](auto i) {
       constexpr int kPosition = i / 2 * 8 + i % 2;
       float& score = scores[i / 2][2 * h + i % 2];
-      score = ptx::multiply(lessened_score(slope, distance - kPosition, score), kLog2E);
+      score = ptx::multiply(score_with_alibi(slope, distance - kPosition, score), kLog2E);
     });
   });
 }

@@ -313,9 +313,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(256, 1)
 
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
   if (p.num_tokens == 0) return;
-  QUIRE_CHECK(p.qkv.dtype() == DType::kBF16 && p.kv.order == KvOrder::kTokenMajor &&
-                  (p.kv.dtype == DType::kBF16 || p.kv.dtype == DType::kF8E4M3),
-              "[qkv_to_cache] a GPU wants bf16 activations and a token-major bf16 or e4m3 cache");
+  QUIRE_CHECK(p.kv.order == KvOrder::kTokenMajor,
+              "[qkv_to_cache] a GPU wants a token-major cache, got one in the CPU's order");
+  QUIRE_CHECK(
+      p.qkv.dtype() == DType::kBF16 && (p.kv.dtype == DType::kBF16 || p.kv.dtype == DType::kF8E4M3),
+      "[qkv_to_cache] a GPU wants bf16 activations and a bf16 or e4m3 cache, got {} "
+      "activations and a {} cache",
+      to_string(p.qkv.dtype()), to_string(p.kv.dtype));
   QUIRE_CHECK(p.kv.head_dim <= kMaxHeadDim && std::has_single_bit(uint32_t(p.kv.block_size)),
               "[qkv_to_cache] head_dim {} (at most {}), blocks of {} tokens (a power of two)",
               p.kv.head_dim, kMaxHeadDim, p.kv.block_size);

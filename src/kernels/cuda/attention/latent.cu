@@ -128,11 +128,15 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) latent_kernel(const LatentArgs args
 
 void latent_to_cache(Stream& stream, const LatentToCacheParams& p) {
   if (p.num_tokens == 0) return;
-  QUIRE_CHECK(
-      p.latent.dtype() == DType::kBF16 && p.query.dtype() == DType::kBF16 &&
-          p.absorbed.dtype() == DType::kBF16 && p.kv.order == KvOrder::kTokenMajor &&
-          (p.kv.dtype == DType::kBF16 || p.kv.dtype == DType::kF8E4M3),
-      "[latent_to_cache] a GPU wants bf16 activations and a token-major bf16 or e4m3 cache");
+  QUIRE_CHECK(p.kv.order == KvOrder::kTokenMajor,
+              "[latent_to_cache] a GPU wants a token-major cache, got one in the CPU's order");
+  QUIRE_CHECK(p.latent.dtype() == DType::kBF16 && p.query.dtype() == DType::kBF16 &&
+                  p.absorbed.dtype() == DType::kBF16 &&
+                  (p.kv.dtype == DType::kBF16 || p.kv.dtype == DType::kF8E4M3),
+              "[latent_to_cache] a GPU wants bf16 activations and a bf16 or e4m3 cache, got {}, {} "
+              "and {} activations and a {} cache",
+              to_string(p.latent.dtype()), to_string(p.query.dtype()),
+              to_string(p.absorbed.dtype()), to_string(p.kv.dtype));
   QUIRE_CHECK(std::has_single_bit(static_cast<uint32_t>(p.kv.block_size)),
               "[latent_to_cache] blocks of {} tokens: expected a power of two", p.kv.block_size);
   launch<latent_kernel>(

@@ -9,7 +9,6 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kGroupThreads = 128;
 constexpr int kGroupRows = 64;
 constexpr int kRowParts = kPanelRowBytes / 16;
 
@@ -21,7 +20,7 @@ struct ExpertBlockShape {
   static constexpr ExpertStage kStage = kStageOf;
   static constexpr bool kGated = kStage == ExpertStage::kGatedInside;
   static constexpr int kGroups = kGroupsOf;
-  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kThreads = kGroups * kWarpgroupThreads;
   static constexpr int kBlocksPerSm = kGroups == 1 ? 2 : 1;
   static constexpr int kRows = kGroups * kGroupRows;
   static constexpr int kWeightRows = kGroups * 128;
@@ -179,13 +178,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kBlocksPerSm)
   const PanelCopier<Shape> copier(args, tile, first_output);
   // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
   // as descriptors must be.
-  const int group = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
+  const int group = ptx::shuffle(ptx::thread_index() / kWarpgroupThreads, 0);
   const int64_t num_steps = (args.k + kPanelDims - 1) / kPanelDims;
   typename Shape::Sums sums;
   if (group * kGroupRows >= tile.num_rows)
     return multiply<Shape, false>(copier, num_steps, group, sums);
   multiply<Shape, true>(copier, num_steps, group, sums);
-  const int warp_row = ptx::thread_index() % kGroupThreads / 32 * 16;
+  const int warp_row = ptx::thread_index() % kWarpgroupThreads / 32 * 16;
   store_tile<Shape>(args, tile, group * kGroupRows + warp_row, first_output, sums);
 }
 

@@ -8,12 +8,6 @@
 
 namespace quire::cuda {
 
-inline constexpr int kWarpgroupThreads = 128;
-
-QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
-  return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
-}
-
 // Initializes the barriers of the block's ring of panels.
 template <class S>
 QUIRE_DEVICE void init_panel_ring() {

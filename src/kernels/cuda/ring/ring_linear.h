@@ -25,7 +25,6 @@
 
 namespace quire::cuda {
 
-inline constexpr int kGroupThreads = 128;  // of a warpgroup
 // How many slots of the weight are fetched before x may be read. With more, x queues behind them,
 // and the first product waits for x: on an H200 one row of [4096, 4096] takes 16.8 us with all 20
 // slots and 13.8 us with 4.
@@ -81,7 +80,7 @@ QUIRE_DEVICE float* scales_at(const Ring& ring, int32_t slot) {
                                   slot * ring.scale_bytes);
 }
 QUIRE_DEVICE uint64_t* full_barrier(const Ring& ring, int32_t slot) {
-  return reinterpret_cast<uint64_t*>(ptx::shared_memory() + ring.barriers_at()) + slot;
+  return barrier_at(ring.barriers_at(), slot);
 }
 QUIRE_DEVICE uint64_t* empty_barrier(const Ring& ring, int32_t slot) {
   return full_barrier(ring, ring.num_slots + slot);
@@ -95,7 +94,7 @@ struct Tile {
   static constexpr int kGroups = kGroupCount;
   static constexpr int kColumns = kColumnCount;
   static constexpr int kPanels = panels_of_slot({kGroups, kColumns});
-  static constexpr int kThreads = kGroups * kGroupThreads + 32;
+  static constexpr int kThreads = kGroups * kWarpgroupThreads + 32;
   static constexpr int kBlocks = Operands::most_blocks(kGroups, kColumns);
   static constexpr int kRows = kGroups * kGroupRows;
   static constexpr bool kIsGated = kGated;
@@ -246,7 +245,7 @@ class RingConsumer {
 
   // Returns the lane's first row; the other is eight rows further.
   QUIRE_DEVICE static int row_in_group() {
-    const int thread = ptx::thread_index() % kGroupThreads;
+    const int thread = ptx::thread_index() % kWarpgroupThreads;
     return thread / 32 * 16 + thread % 32 / 4;
   }
   // Marks the panels of the slot as no longer used by this warp.
@@ -375,7 +374,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(T::kThreads, T::kBlocks)
   if (ptx::thread_index() == 0) {
     for (int32_t slot = 0; slot < args.ring.num_slots; ++slot) {
       ptx::init_barrier(full_barrier(args.ring, slot), 1);
-      ptx::init_barrier(empty_barrier(args.ring, slot), T::kGroups * kGroupThreads / 32);
+      ptx::init_barrier(empty_barrier(args.ring, slot), T::kGroups * kWarpgroupThreads / 32);
     }
     ptx::publish_shared_writes();
   }
@@ -383,7 +382,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(T::kThreads, T::kBlocks)
   ptx::let_next_kernel_start();
   // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
   // as descriptors must be.
-  const int group = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
+  const int group = ptx::shuffle(ptx::thread_index() / kWarpgroupThreads, 0);
   if (group < T::kGroups) {
     RingConsumer<T>(args, group).run();
   } else if (ptx::thread_index() % 32 == 0) {
