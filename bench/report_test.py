@@ -17,9 +17,9 @@ loader.exec_module(report)
 
 LATENCY_OUTPUT = """\
 model    llama-3.2-1b (bf16 weights, bf16 KV cache)
-machine  reads 46.1 GB/s, bf16 multiply-adds 900 GFLOP/s (measured now)
+machine  reads 46.1 GB/s, bf16 multiply-adds 900 GFLOP/s (just measured)
 prefill  1 x 512 tokens: 1230.8 ms, 416.0 tokens/s, 824 GFLOP/s (92 % of the peak), 89 % of the bound
-decode   1 x 24 tokens: 53.48 ms a step, 18.7 tokens/s, 46.5 GB/s, 91 % of the bound
+decode   1 x 24 tokens: 53.48 ms per step, 18.7 tokens/s, 46.5 GB/s, 91 % of the bound
 """
 LOAD_OUTPUT = """\
 clients output tok/s  TTFT median ms  ITL median ms  ITL p99 ms % of the bound  executor % of wall

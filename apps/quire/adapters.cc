@@ -116,12 +116,13 @@ Status print_adapter(const std::string& path, bool as_json) {
 
 void add_adapters(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "adapters", "Check a LoRA adapter and show what it is: rank, scale, the modules it changes");
+      "adapters",
+      "Check a LoRA adapter and show its rank, its scale and the modules that it changes");
   auto path = std::make_shared<std::string>();
   verb.add_option("PATH", *path, "Folder with adapter_config.json and adapter_model.safetensors")
       ->required();
   auto as_json = std::make_shared<bool>(false);
-  verb.add_flag("--json", *as_json, "As one line of JSON");
+  verb.add_flag("--json", *as_json, "Print one line of JSON");
   verb.callback(
       [path, as_json, &exit_code] { exit_code = report(print_adapter(*path, *as_json)); });
 }

@@ -87,8 +87,9 @@ Status run_rerank(const EmbedFlags& flags) {
 }
 
 void add_common(CLI::App& verb, EmbedFlags& flags) {
-  verb.add_flag("--truncate", flags.options.truncate,
-                "Cut texts that are longer than the model allows; without it they are refused");
+  verb.add_flag(
+      "--truncate", flags.options.truncate,
+      "Truncate texts that are longer than the model allows; without this flag they are refused");
   add_engine_flags(verb, flags.engine);
   flags.engine.hardware = "none";
 }
@@ -97,35 +98,38 @@ void add_common(CLI::App& verb, EmbedFlags& flags) {
 
 void add_embed(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "embed", "Print the vectors of texts, one JSON list a line (arguments or standard input)");
+      "embed",
+      "Print the embedding vectors of texts, one JSON list per line (arguments or standard input)");
   auto flags = std::make_shared<EmbedFlags>();
-  verb.add_option("MODEL", flags->engine.model,
-                  "Hugging Face or sentence-transformers directory, or .gguf file, of an embedder")
+  verb.add_option(
+          "MODEL", flags->engine.model,
+          "Hugging Face or sentence-transformers directory, or .gguf file, of an embedding model")
       ->required();
-  verb.add_option("TEXT", flags->texts, "Texts; nothing: each line of standard input is one");
+  verb.add_option("TEXT", flags->texts, "The texts; default: each line of standard input is one");
   verb.add_option("--dimensions", flags->options.dimensions,
-                  "Keep the first so many numbers of each vector (Matryoshka models)")
+                  "Keep only this many numbers of each vector, from the first (Matryoshka models)")
       ->check(in_range(1, 1 << 20));
   verb.add_flag("--normalize,!--no-normalize", flags->options.normalize,
-                "Scale vectors to length 1 where the model does (on)");
+                "Scale vectors to length 1 if the model does so (default: on)");
   verb.add_option("--task", flags->options.task,
-                  "Make vectors for a task that the model has an adapter for (jina-embeddings-v3: "
+                  "Task of the vectors, for models with adapters for tasks (jina-embeddings-v3: "
                   "retrieval.query, retrieval.passage, separation, classification, text-matching)");
-  verb.add_flag("--speed", flags->prints_speed, "Print texts and tokens per second at the end");
+  verb.add_flag("--speed", flags->prints_speed,
+                "Print the speed in texts and tokens per second at the end");
   add_common(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = report(run_embed(*flags)); });
 }
 
 void add_rerank(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "rerank", "Print texts in the order in which they answer a query, with their scores");
+      "rerank", "Print texts with their scores, sorted by how well they answer a query");
   auto flags = std::make_shared<EmbedFlags>();
   verb.add_option("MODEL", flags->engine.model,
-                  "Directory or .gguf file of a cross-encoder or an embedder")
+                  "Directory or .gguf file of a cross-encoder or an embedding model")
       ->required();
-  verb.add_option("QUERY", flags->query, "What the texts are to answer")->required();
-  verb.add_option("TEXT", flags->texts, "Texts; nothing: each line of standard input is one");
-  verb.add_option("--top-n", flags->top_n, "Print the best so many; 0: all");
+  verb.add_option("QUERY", flags->query, "The query that the texts should answer")->required();
+  verb.add_option("TEXT", flags->texts, "The texts; default: each line of standard input is one");
+  verb.add_option("--top-n", flags->top_n, "Number of best texts to print; 0: all");
   add_json_flag(verb, flags->as_json);
   add_common(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = report(run_rerank(*flags)); });

@@ -127,27 +127,27 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& exit_code) {
-  CLI::App& verb =
-      *app.add_subcommand("generate", "Continue a text (-p TEXT or standard input) and print it");
+  CLI::App& verb = *app.add_subcommand(
+      "generate", "Continue a text (-p TEXT or standard input) and print the result");
   auto flags = std::make_shared<GenerateFlags>();
   add_model_argument(verb, flags->engine);
   verb.add_option(
       "-p,--prompt", flags->prompts,
-      "Text to continue; may be given several times; -: standard input, which is also read "
-      "when no text is given");
+      "Text to continue; may be given several times; -: standard input, which is also the default");
   verb.add_option("--prompt-file", flags->prompt_file,
                   "File with a text to continue, in UTF-8; -: standard input");
   verb.add_flag("--no-echo,--quiet", flags->is_quiet,
-                "Print the continuation alone: no prompt, no loading bar");
-  verb.add_option("-n", flags->num_choices, "Continuations of each prompt")
+                "Print only the continuation, without the prompt and the loading bar");
+  verb.add_option("-n", flags->num_choices, "Number of continuations of each prompt")
       ->check(in_range(1, 1024));
-  auto* schema = verb.add_option("--json-schema", flags->json_schema,
-                                 "The text is JSON of this schema: JSON, or a file with it");
+  auto* schema = verb.add_option(
+      "--json-schema", flags->json_schema,
+      "The answer is JSON that matches this JSON Schema: the schema itself, or a file with it");
   auto* regex = verb.add_option("--regex", flags->regex,
-                                "The whole text matches this regular expression (ECMA-262)");
-  auto* grammar =
-      verb.add_option("--grammar", flags->grammar,
-                      "The text follows this grammar, EBNF or Lark: its text, or a file");
+                                "The whole answer matches this regular expression (ECMA-262)");
+  auto* grammar = verb.add_option(
+      "--grammar", flags->grammar,
+      "The answer follows this grammar in EBNF or Lark: the grammar itself, or a file with it");
   schema->excludes(regex)->excludes(grammar);
   regex->excludes(grammar);
   auto sampling = std::make_shared<SamplingFlags>(verb);

@@ -103,13 +103,14 @@ void print_images(const ModelPlan& plan, const ModelFiles& files) {
   const VisionSpec& vision = *plan.vision;
   if (vision.canvas.any()) {
     fmt::print(
-        "images           one of a request, on a canvas of up to {} tiles of {} x {} pixels\n",
+        "images           one per request, on a canvas of up to {} tiles of {} x {} pixels\n",
         vision.canvas.max_tiles, vision.image_size, vision.image_size);
     return;
   }
-  fmt::print("images           up to {} tokens of each; a tower of {} layers, {} parameters{}\n",
-             vision.max_embeddings(), vision.encoder.layers.size(), vision.encoder.num_parameters(),
-             files.mmproj_name() ? ", in " + *files.mmproj_name() : "");
+  fmt::print(
+      "images           up to {} tokens each; vision encoder of {} layers, {} parameters{}\n",
+      vision.max_embeddings(), vision.encoder.layers.size(), vision.encoder.num_parameters(),
+      files.mmproj_name() ? ", in " + *files.mmproj_name() : "");
 }
 
 // Prints how many requests of which length the KV blocks hold at once.
@@ -120,7 +121,7 @@ void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
   }
   const double tokens =
       static_cast<double>(plan.kv_cache) / std::max(plan.kv_bytes_per_token, 1e-9);
-  fmt::print("what fits at once, by the KV cache:\n");
+  fmt::print("requests whose KV fits at the same time:\n");
   for (int64_t length = 1024; length < max_model_len; length *= 4) {
     fmt::print("  {:>8} requests of {} tokens\n",
                static_cast<int64_t>(tokens / static_cast<double>(length)), length);
@@ -204,13 +205,13 @@ Status run_inspect(const EngineArgs& args, bool as_json) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  CLI::App& verb =
-      *app.add_subcommand("inspect", "Show what a model is and what memory serving it would take");
+  CLI::App& verb = *app.add_subcommand(
+      "inspect", "Show a model's architecture, and the memory that serving it would take");
   auto args = std::make_shared<EngineArgs>();
   add_model_argument(verb, *args);
   add_engine_flags(verb, *args);
   auto as_json = std::make_shared<bool>(false);
-  verb.add_flag("--json", *as_json, "As one line of JSON, sizes in bytes");
+  verb.add_flag("--json", *as_json, "Print one line of JSON, with sizes in bytes");
   verb.callback([args, as_json, &exit_code] { exit_code = report(run_inspect(*args, *as_json)); });
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/text_fields.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
 
@@ -72,8 +73,12 @@ Result<RankArgs> read(const Launcher& launcher, const Variables& variables, int 
   if (const auto count = leading_number(variables(launcher.num_on_host)))
     ranks.num_on_host = std::clamp(*count, 1, size);
   if (const char* const address = variables(launcher.address)) ranks.address = first_host(address);
-  if (const auto port = leading_number(variables(launcher.port)))
-    ranks.port = static_cast<uint16_t>(*port);
+  if (const char* const port = variables(launcher.port)) {
+    QUIRE_ASSIGN_OR_RETURN(
+        const int64_t number,
+        parse_integer(port, 1, 65'535, fmt::format("{}: {}", launcher.name, launcher.port)));
+    ranks.port = static_cast<uint16_t>(number);
+  }
   if (ranks.address.empty() && ranks.num_on_host == size) ranks.address = "127.0.0.1";
   return ranks;
 }
@@ -90,7 +95,7 @@ Result<std::optional<RankArgs>> launched_rank(const Variables& variables, bool a
   if (!asks) return std::optional<RankArgs>();
   return invalid_argument(
       "--distributed-executor-backend external_launcher: expected the variables of mpirun, srun, "
-      "torchrun or LeaderWorkerSet, got none that name more than one rank");
+      "torchrun or LeaderWorkerSet, found no variables that name more than one rank");
 }
 
 Status read_launcher(EngineArgs& args) {
@@ -108,12 +113,13 @@ Status read_launcher(EngineArgs& args) {
     if (flags.port != RankArgs().port) ranks.port = flags.port;
   }
   if (ranks.rank < 0 || ranks.rank >= ranks.size) {
-    return invalid_argument("--node-rank: expected a number below --nnodes {}, got {}", ranks.size,
-                            ranks.rank);
+    return invalid_argument("--node-rank: expected a number below --nnodes ({}), got {}",
+                            ranks.size, ranks.rank);
   }
   if (ranks.address.empty()) {
     return invalid_argument(
-        "--master-addr: expected the host of rank 0, which {} ranks have to find; got nothing",
+        "--master-addr: expected the host of rank 0, to which the other ranks of {} connect; got "
+        "nothing",
         ranks.size);
   }
   const int32_t stages = args.pipeline_parallel_size, ranks_each = args.tensor_parallel_size;

@@ -50,7 +50,7 @@ Result<NamedAdapter> parse_lora_module(const std::string& text) {
 
 void add_lora_flags(CLI::App& verb, LoraArgs& args) {
   verb.add_flag("--enable-lora,!--no-enable-lora", args.enabled,
-                "Take requests whose model is the name of a LoRA adapter (docs/adapters.md)")
+                "Accept requests whose model is the name of a LoRA adapter (docs/adapters.md)")
       ->group(kGroup);
   const auto read = [&args](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
@@ -62,28 +62,30 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
   };
   verb.add_option_function<std::vector<std::string>>(
           "--lora-modules", read,
-          "Adapters to load at the start, each NAME=PATH or {\"name\":…,\"path\":…}; switches "
-          "--enable-lora on")
+          "Adapters to load at the start, each NAME=PATH or {\"name\":…,\"path\":…}; implies "
+          "--enable-lora")
       ->type_name("NAME=PATH")
       ->group(kGroup);
-  verb.add_option("--max-loras", args.max_loras,
-                  "Most different adapters in one step; requests for others wait their turn")
+  verb.add_option(
+          "--max-loras", args.max_loras,
+          "Largest number of different adapters in one step; requests for others wait their turn")
       ->check(in_range(1, kMostAdapters))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-cpu-loras", args.max_cpu_loras,
-                  "Most adapters in memory, the GPU's on a GPU; 0: the greater of --max-loras and "
-                  "the number of --lora-modules")
+                  "Largest number of adapters in memory, which is GPU memory on a GPU; 0: the "
+                  "larger of --max-loras and the number of --lora-modules")
       ->check(in_range(0, kMostAdapters))
       ->group(kGroup);
   verb.add_option("--max-lora-rank", args.max_lora_rank,
-                  "Greatest rank of any of them; memory is planned for it")
+                  "Largest rank of all adapters; memory is planned for it")
       ->check(in_range(1, 16'384))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--lora-memory", args.memory_bytes,
-                  "Memory for adapters, such as 2GiB; 0: enough for those of every linear with the "
-                  "greatest rank, and for the experts and modules that --lora-modules change")
+  verb.add_option(
+          "--lora-memory", args.memory_bytes,
+          "Memory for adapters, such as 2GiB; 0: enough for adapters of every linear layer with "
+          "the largest rank, and for the experts and modules that --lora-modules change")
       ->transform(byte_size())
       ->type_name("BYTES")
       ->group(kGroup);
@@ -108,8 +110,8 @@ void add_lora_paths_flag(CLI::App& verb, LoraArgs& args) {
   };
   verb.add_option_function<std::vector<std::string>>(
           "--lora", read,
-          "Folder of a LoRA adapter; may be given several times. Measures with and without: "
-          "requests take the adapters in turn, and one given twice counts as two")
+          "Folder of a LoRA adapter; may be given several times. Measures with and without "
+          "adapters; requests use the adapters in turn, and one given twice counts as two")
       ->type_name("PATH")
       ->group(kGroup);
 }

@@ -15,15 +15,44 @@
 #include "quire/version.h"
 #include "quire/vllm_flags.h"
 
+namespace quire::cli {
+namespace {
+
+void add_verbs(CLI::App& app, int& exit_code, Settings& settings) {
+  add_serve(app, exit_code, settings);
+  add_route(app, exit_code);
+  add_chat(app, exit_code);
+  add_ps(app, exit_code);
+  add_pull(app, exit_code);
+  add_generate(app, exit_code);
+  add_run_batch(app, exit_code);
+  add_embed(app, exit_code);
+  add_rerank(app, exit_code);
+  add_tokenize(app, exit_code);
+  add_inspect(app, exit_code);
+  add_adapters(app, exit_code);
+  add_quantize(app, exit_code);
+  add_bench(app, exit_code);
+  add_simulate(app, exit_code);
+  add_plan(app, exit_code);
+  add_compare(app, exit_code);
+  add_roofline(app, exit_code);
+  add_completion(app);
+  add_man(app);
+}
+
+}  // namespace
+}  // namespace quire::cli
+
 int main(int argc, char** argv) {
   CLI::App app{
-      "Quire runs open-weight language models: in a terminal, for OpenAI clients, in your "
+      "Quire runs open-weight language models: in a terminal, for OpenAI clients and in your "
       "program.\n"
-      "MODEL is a Hugging Face directory, a .gguf file, or nothing for the built-in model, a "
+      "MODEL is a Hugging Face directory or a .gguf file; the default is the built-in model, a "
       "demo of 3.5 million parameters.\n\n"
       "  quire chat                       talk to the built-in model\n"
-      "  quire serve /models/qwen3-0.6b   OpenAI API and web page on port 8000\n"
-      "  quire inspect /models/qwen3-0.6b what it is and whether it fits here\n"};
+      "  quire serve /models/qwen3-0.6b   serve the OpenAI API and a web page on port 8000\n"
+      "  quire inspect /models/qwen3-0.6b show the model, and whether it fits into memory\n"};
   app.name("quire");
   app.set_version_flag("--version", quire::version_text());
   app.require_subcommand(1);
@@ -32,26 +61,7 @@ int main(int argc, char** argv) {
 
   int exit_code = 0;
   quire::cli::Settings settings;
-  quire::cli::add_serve(app, exit_code, settings);
-  quire::cli::add_route(app, exit_code);
-  quire::cli::add_chat(app, exit_code);
-  quire::cli::add_ps(app, exit_code);
-  quire::cli::add_pull(app, exit_code);
-  quire::cli::add_generate(app, exit_code);
-  quire::cli::add_run_batch(app, exit_code);
-  quire::cli::add_embed(app, exit_code);
-  quire::cli::add_rerank(app, exit_code);
-  quire::cli::add_tokenize(app, exit_code);
-  quire::cli::add_inspect(app, exit_code);
-  quire::cli::add_adapters(app, exit_code);
-  quire::cli::add_quantize(app, exit_code);
-  quire::cli::add_bench(app, exit_code);
-  quire::cli::add_simulate(app, exit_code);
-  quire::cli::add_plan(app, exit_code);
-  quire::cli::add_compare(app, exit_code);
-  quire::cli::add_roofline(app, exit_code);
-  quire::cli::add_completion(app);
-  quire::cli::add_man(app);
+  quire::cli::add_verbs(app, exit_code, settings);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "serve") {

@@ -10,19 +10,17 @@
 namespace quire::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 20;
-
 // Refuses flags that a single model of a folder cannot have.
 Status check_flags(const ServeFlags& flags, const std::string& where) {
   const auto refuse = [&](const char* name, const char* why) {
     return invalid_argument("{}: {} {}", where, name, why);
   };
   const EngineArgs& engine = flags.engine;
-  if (engine.device == "cuda") return refuse("device", "is cpu for models of a folder");
-  if (engine.ranks.size > 1) return refuse("nnodes", "is 1 for models of a folder");
+  if (engine.device == "cuda") return refuse("device", "must be cpu for models of a folder");
+  if (engine.ranks.size > 1) return refuse("nnodes", "must be 1 for models of a folder");
   for (const auto& [name, value] : {std::pair("kv-transfer-config", &engine.kv_transfer_config),
                                     std::pair("kv-events-config", &engine.kv_events_config)}) {
-    if (!value->empty()) return refuse(name, "is for a server of one model");
+    if (!value->empty()) return refuse(name, "is only for a server of one model");
   }
   return {};
 }
@@ -31,7 +29,7 @@ Status check_flags(const ServeFlags& flags, const std::string& where) {
 
 Result<ModelsConfig> ModelsConfig::read(const std::string& path) {
   if (path.empty()) return ModelsConfig({}, {});
-  Result<std::string> text = read_text(path, kMaxBytes);
+  Result<std::string> text = read_text(path, kMaxSettingsBytes);
   if (!text.ok()) return text.status().with_context("--models-config");
   Result<ModelSettings> models = parse_model_settings(*text, path);
   if (!models.ok()) return models.status().with_context("--models-config");
@@ -69,8 +67,9 @@ Result<server::ModelAliases> ModelsConfig::adapters(const ServeFlags& flags) con
       const auto [place, is_new] = adapters.emplace(adapter.name, model);
       if (!is_new)
         return invalid_argument(
-            "--models-config: {}: expected one adapter of each name, got {} of {} and of {}", path_,
-            adapter.name, place->second, model);
+            "--models-config: {}: expected a different name for each adapter, got {} for both {} "
+            "and {}",
+            path_, adapter.name, place->second, model);
     }
   }
   return adapters;

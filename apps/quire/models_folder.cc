@@ -20,13 +20,13 @@ constexpr double kMaxShare = 0.95;
 Status check_flags(const ServeFlags& flags) {
   const auto one = [](const char* name) {
     return invalid_argument(
-        "{} is about one model: expected MODEL instead of --models-dir, or a line of "
-        "--models-config",
+        "{} is only for a server of one model: expected MODEL instead of --models-dir, or a line "
+        "of --models-config",
         name);
   };
   const EngineArgs& engine = flags.engine;
   if (!engine.model.empty())
-    return invalid_argument("expected a model or --models-dir, got {} and {}", engine.model,
+    return invalid_argument("expected a model or --models-dir, got both {} and {}", engine.model,
                             flags.models.directory);
   if (!engine.shape.empty()) return one("--shape");
   if (!flags.served_model_names.empty()) return one("--served-model-name");
@@ -36,7 +36,7 @@ Status check_flags(const ServeFlags& flags) {
   if (!engine.kv_transfer_config.empty()) return one("--kv-transfer-config");
   if (!engine.kv_events_config.empty()) return one("--kv-events-config");
   if (!engine.step_log.empty()) return one("--step-log");
-  if (!engine.chrome_trace.empty()) return one("--chrome-trace");
+  if (!engine.chrome_trace.empty()) return one("--trace");
   if (engine.device == "cuda")
     return invalid_argument("--models-dir: expected --device cpu, got {}", engine.device);
   if (engine.ranks.size > 1)

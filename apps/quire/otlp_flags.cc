@@ -10,32 +10,33 @@ namespace quire::cli {
 void add_otlp_flags(CLI::App& verb, server::ExporterOptions& otlp) {
   constexpr const char* kGroup = "Telemetry";
   verb.add_option("--otlp-traces-endpoint", otlp.traces_endpoint,
-                  "Send a span of each request to this collector by OTLP over HTTP, for example "
-                  "http://127.0.0.1:4318/v1/traces (docs/telemetry.md)")
+                  "Send a trace span of each request to this collector by OTLP over HTTP, for "
+                  "example http://127.0.0.1:4318/v1/traces (docs/telemetry.md)")
       ->type_name("URL")
       ->group(kGroup);
   verb.add_option("--otlp-metrics-endpoint", otlp.metrics_endpoint,
-                  "Send what /metrics says likewise, for example http://127.0.0.1:4318/v1/metrics")
+                  "Send the metrics of /metrics to this URL in the same way, for example "
+                  "http://127.0.0.1:4318/v1/metrics")
       ->type_name("URL")
       ->group(kGroup);
   verb.add_option("--otlp-metrics-interval-ms", otlp.metrics_interval_ms,
-                  "Milliseconds from one sending of metrics to the next")
+                  "Interval in milliseconds between two transfers of metrics")
       ->check(at_least(100))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--otlp-service-name", otlp.service_name, "service.name of this server")
+  verb.add_option("--otlp-service-name", otlp.service_name,
+                  "Name of this server in traces and metrics (the attribute service.name)")
       ->check(not_empty())
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--otlp-ca-file", otlp.ca_file,
-                  "PEM file of the authorities that https endpoints are checked against (default: "
-                  "$OTEL_EXPORTER_OTLP_CERTIFICATE, else the system's)")
+                  "PEM file with the authorities that sign the certificates of https endpoints "
+                  "(default: $OTEL_EXPORTER_OTLP_CERTIFICATE, else the system's)")
       ->type_name("PATH")
       ->group(kGroup);
-  verb.add_option(
-          "--otlp-headers", otlp.headers,
-          "Headers of every request to the collector, as NAME=VALUE,NAME=VALUE with %XX for "
-          "what is not plain (default: $OTEL_EXPORTER_OTLP_HEADERS)")
+  verb.add_option("--otlp-headers", otlp.headers,
+                  "Headers of every request to the collector, as NAME=VALUE,NAME=VALUE with %XX "
+                  "for special characters (default: $OTEL_EXPORTER_OTLP_HEADERS)")
       ->type_name("TEXT")
       ->group(kGroup);
 }

@@ -16,8 +16,8 @@ constexpr int kPollMs = 200;
 Result<std::unique_ptr<ProcessWatch>> ProcessWatch::start(pid_t pid) {
   const auto pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (pid_fd < 0) {
-    return invalid_argument("--exit-with-process: expected a running process, got {}: {}", pid,
-                            std::strerror(errno));
+    return invalid_argument("--exit-with-process: expected the id of a running process, got {}: {}",
+                            pid, std::strerror(errno));
   }
   return std::unique_ptr<ProcessWatch>(new ProcessWatch(pid_fd));
 }

@@ -101,16 +101,17 @@ Status run_ps(const PsFlags& flags) {
 
 void add_ps(CLI::App& app, int& exit_code) {
   CLI::App& verb =
-      *app.add_subcommand("ps", "List the models of a running server, and what they take");
+      *app.add_subcommand("ps", "List the models of a running server and their memory");
   auto flags = std::make_shared<PsFlags>();
-  verb.add_option("--url", flags->url, "The server: http://HOST:PORT[/PATH], or https likewise")
+  verb.add_option("--url", flags->url,
+                  "URL of the server: http://HOST:PORT[/PATH], or the same with https")
       ->capture_default_str();
-  verb.add_option("--api-key", flags->key, "Its key; without it $QUIRE_API_KEY");
+  verb.add_option("--api-key", flags->key, "API key of the server; default: $QUIRE_API_KEY");
   verb.add_option("--ca-file", flags->ca_file,
-                  "PEM file of the authorities that an https server's certificate is checked "
-                  "against, instead of the system's")
+                  "PEM file with the authorities that sign the certificates of https servers; "
+                  "default: the system's")
       ->type_name("FILE");
-  verb.add_flag("--json", flags->as_json, "As a list of JSON");
+  verb.add_flag("--json", flags->as_json, "Print a JSON list");
   verb.callback([flags, &exit_code] {
     const char* const key = std::getenv("QUIRE_API_KEY");
     if (flags->key.empty() && key != nullptr) flags->key = key;

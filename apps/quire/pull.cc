@@ -46,9 +46,9 @@ void print_text(const fetch::PulledModel& model, const std::string& directory) {
   for (const fetch::PulledFile& file : model.files) bytes += file.size_bytes;
   fmt::print("{}: {} {} of {} MiB{}\n", model.path, model.files.size(),
              model.files.size() == 1 ? "file" : "files", bytes >> 20,
-             model.was_there ? " were there already, as they should be" : "");
-  fmt::print("quire serve {}, or quire serve --models-dir {} and the model {}\n", model.path,
-             directory, model.name);
+             model.was_there ? " were already there with these checksums" : "");
+  fmt::print("serve it with: quire serve {}, or quire serve --models-dir {} as the model {}\n",
+             model.path, directory, model.name);
 }
 
 int run_pull(PullFlags& flags) {
@@ -65,9 +65,8 @@ int run_pull(PullFlags& flags) {
   options.is_stopped = [] { return interrupted(); };
   const Result<fetch::PulledModel> model = fetch::pull(options);
   if (model.status().code() == StatusCode::kCancelled) {
-    fmt::print(
-        stderr,
-        "\nquire: stopped; what has come is kept, and the same command goes on from there\n");
+    fmt::print(stderr,
+               "\nquire: stopped; the received data is kept; run the same command to continue\n");
     return kExitInterrupted;
   }
   if (!model.ok()) return report(model.status());
@@ -81,54 +80,54 @@ int run_pull(PullFlags& flags) {
 
 void add_checksum_flags(CLI::App& verb, PullFlags& flags) {
   verb.add_option("--sha256", flags.options.sha256,
-                  "SHA-256 of the file; of a folder, that of its SHA256SUMS")
+                  "Expected SHA-256 of the file; for a folder, that of its SHA256SUMS")
       ->type_name("HEX");
   verb.add_option("--checksums", flags.options.checksums_file,
-                  "File of lines 'HEX  NAME', as sha256sum writes them; without it a folder's own "
-                  "SHA256SUMS")
+                  "File with lines 'HEX  NAME', as sha256sum writes them; default: the folder's "
+                  "own SHA256SUMS")
       ->type_name("FILE");
-  verb.add_flag("--no-checksum", flags.no_checksum,
-                "Take what comes from a URL without a checksum");
+  verb.add_flag("--no-checksum", flags.no_checksum, "Accept files from a URL without a checksum");
 }
 
 }  // namespace
 
 void add_pull(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "pull", "Get a model from a folder or URL that you name, checked by SHA-256");
+      "pull", "Get a model from a folder or URL that you name, and check it by SHA-256");
   auto flags = std::make_shared<PullFlags>();
   fetch::PullOptions& options = flags->options;
   verb.add_option("SOURCE", options.source,
-                  "A folder, a .gguf file, or the http, https or file URL of either; that of a "
-                  "folder ends with / and has SHA256SUMS in it")
+                  "A folder or a .gguf file, or the http, https or file URL of one. The URL of a "
+                  "folder ends with /, and the folder contains SHA256SUMS")
       ->required();
   add_checksum_flags(verb, *flags);
-  verb.add_option("--to", options.directory,
-                  "Folder for models, as quire serve --models-dir has it")
+  verb.add_option(
+          "--to", options.directory,
+          "Folder in which the model is stored: the folder that quire serve --models-dir reads")
       ->type_name("DIR")
       ->capture_default_str();
   verb.add_option("--name", options.name,
-                  "Name of the model there; without it the last part of SOURCE");
+                  "Name of the model in that folder; default: the last part of SOURCE");
   verb.add_option("--ca-file", options.ca_file,
-                  "PEM file of the authorities that an https server's certificate is checked "
-                  "against, instead of the system's")
+                  "PEM file with the authorities that sign the certificates of https servers; "
+                  "default: the system's")
       ->type_name("FILE");
   verb.add_option("--retries", options.max_retries,
-                  "How often a file is asked for again without a byte more in between")
+                  "How often a file is requested again without progress")
       ->check(in_range(0, 100))
       ->capture_default_str();
-  verb.add_option("--max-redirects", options.max_redirects, "Most redirects of one request")
+  verb.add_option("--max-redirects", options.max_redirects,
+                  "Largest number of redirects of one request")
       ->check(in_range(0, 20))
       ->capture_default_str();
-  verb.add_option("--connect-timeout", flags->connect_timeout_s,
-                  "Seconds until a server may be spoken to")
+  verb.add_option("--connect-timeout", flags->connect_timeout_s, "Seconds to connect to a server")
       ->check(in_range(1, 3600))
       ->capture_default_str();
   verb.add_option("--read-timeout", flags->quiet_timeout_s,
-                  "Seconds without a byte, until the connection is made anew")
+                  "Seconds without a byte after which quire connects again")
       ->check(in_range(1, 3600))
       ->capture_default_str();
-  verb.add_flag("--json", flags->as_json, "Print what was got as JSON");
+  verb.add_flag("--json", flags->as_json, "Print one line of JSON that lists the files");
   verb.callback([flags, &exit_code] { exit_code = run_pull(*flags); });
 }
 

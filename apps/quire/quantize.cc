@@ -86,8 +86,8 @@ Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const Mod
                          text_tokens(flags, bundle, config, flags.report_tokens));
   if (tokens.size() >= 2) return tokens;
   return invalid_argument(
-      "expected at least 2 tokens to compare the models on (--report-tokens, --calibration), got "
-      "{}",
+      "expected at least 2 tokens on which to compare the models (--report-tokens, --calibration), "
+      "got {}",
       tokens.size());
 }
 
@@ -146,12 +146,14 @@ void print_summary(const QuantizeSummary& summary, const WriteScheme& scheme,
              summary.num_modules, scheme.name, static_cast<double>(summary.source_bytes) / kMiB,
              static_cast<double>(summary.written_bytes) / kMiB);
   if (summary.num_shards_kept > 0) {
-    fmt::print("taken up         {} of {} shards were whole\n", summary.num_shards_kept,
+    fmt::print("resumed          {} of {} shards were complete\n", summary.num_shards_kept,
                summary.num_shards);
   }
   if (!summary.kept_modules.empty()) {
-    fmt::print("kept as float    {} layers whose rows the groups do not fill, such as {}\n",
-               summary.kept_modules.size(), summary.kept_modules.front());
+    fmt::print(
+        "kept as float    {} layers whose row length is no multiple of the group size, such as "
+        "{}\n",
+        summary.kept_modules.size(), summary.kept_modules.front());
   }
 }
 
@@ -212,30 +214,36 @@ Status run_quantize(QuantizeFlags& flags) {
 
 void add_quantize(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "quantize", "Write a smaller checkpoint (compressed-tensors) and say what it costs");
+      "quantize",
+      "Write a smaller checkpoint (compressed-tensors) and measure the loss of quality");
   auto flags = std::make_shared<QuantizeFlags>();
   verb.add_option("MODEL", flags->engine.model, "Hugging Face directory with float weights")
       ->required();
-  verb.add_option("--to", flags->to, known_write_schemes())->capture_default_str();
+  verb.add_option("--to", flags->to, "Format of the written weights: " + known_write_schemes())
+      ->capture_default_str();
   verb.add_option("-o,--output", flags->output,
-                  "Folder that is made; an unfinished run of the same job there is taken up");
+                  "Output folder; an unfinished run of the same job there is resumed");
   verb.add_flag("--activation-int8", flags->engine.activation_int8,
-                "Write nothing: say what the flag of this name costs MODEL, which may be a .gguf "
-                "file or quantized");
+                "Write nothing; measure the loss of quality of MODEL when it runs with the flag of "
+                "this name. MODEL may then be a .gguf file or quantized");
   verb.add_option("--method", flags->method,
-                  "rtn (round to nearest) or awq (scaled by activations on the text first)")
+                  "How weights are rounded: rtn (to the nearest value) or awq (scaled first by the "
+                  "activations that the text causes)")
       ->check(one_of({"rtn", "awq"}))
       ->capture_default_str();
   verb.add_option("--calibration", flags->text_file,
-                  "Text for awq and for the report; nothing: a built-in one");
+                  "File with the text for awq and for the report; default: a built-in text");
   verb.add_option("--report-tokens", flags->report_tokens,
-                  "Tokens of the text that both models are compared on; 0: no report")
+                  "Number of tokens of the text on which both models are compared; 0: no report")
       ->check(in_range(0, 4096))
       ->capture_default_str();
-  verb.add_option("--threads", flags->engine.num_threads, "Compute threads; 0: one per core")
+  verb.add_option("--threads", flags->engine.num_threads,
+                  "Number of compute threads; 0: one per physical core")
       ->check(in_range(0, 1024));
   add_json_flag(verb, flags->as_json);
-  verb.add_option("--isa", flags->engine.isa, "As in serve")->capture_default_str();
+  verb.add_option("--isa", flags->engine.isa,
+                  "Instruction set of the CPU kernels, as in quire serve")
+      ->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = report(run_quantize(*flags)); });
 }
 

@@ -36,27 +36,28 @@ struct RouteFlags {
 
 void add_prefill_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--prefill-backend", flags.prefill_backends,
-                  "A server that computes prompts, from whose KV the others go on "
-                  "(docs/prefill_decode.md), as http://HOST:PORT; may be given several times")
+                  "A server that only computes prompts, as http://HOST:PORT; the other servers "
+                  "continue from its KV (docs/prefill_decode.md). May be given several times")
       ->take_all();
   verb.add_option("--prefill-bytes", flags.options.prefill_bytes,
-                  "Requests of fewer bytes are not sent there first")
+                  "Requests with fewer bytes skip the prefill servers")
       ->transform(byte_size())
       ->capture_default_str();
   verb.add_option("--prefill-timeout-ms", flags.prefill_timeout_ms,
-                  "Time for such a server's answer; then the request is computed as a whole")
+                  "Longest time in milliseconds for the answer of a prefill server; then another "
+                  "server computes the whole request")
       ->check(in_range(10, 86'400'000))
       ->capture_default_str();
 }
 
 void add_route_flags(CLI::App& verb, RouteFlags& flags) {
-  verb.add_option("--backend", flags.backends,
-                  "A server, as http://HOST:PORT; may be given several times")
-      ->take_all();
   verb.add_option(
-      "--backends-file", flags.backends_file,
-      "File that names the servers, one a line or as llm-d's file discovery; it is read "
-      "again when it changes");
+          "--backend", flags.backends,
+          "A server to which requests may go, as http://HOST:PORT; may be given several times")
+      ->take_all();
+  verb.add_option("--backends-file", flags.backends_file,
+                  "File with the servers, one per line or in the format of llm-d's file discovery; "
+                  "it is read again when it changes");
   add_prefill_flags(verb, flags);
   verb.add_option("--host", flags.options.server.host, "Address to listen on")
       ->capture_default_str();
@@ -68,42 +69,47 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
   add_log_flag(verb, "Logging");
   verb.add_option(
           "--routing", flags.routing,
-          "Who gets a request: prefix-aware (who has had the beginning of its prompt, unless "
-          "much more loaded than others), least-requests, least-tokens, power-of-two, "
-          "session (by the header x-session-id), round-robin or random")
+          "How the server of a request is chosen: prefix-aware (the one that got the beginning of "
+          "the prompt before, unless it has much more load than others), least-requests, "
+          "least-tokens, power-of-two, session (by the header x-session-id), round-robin or random")
       ->capture_default_str();
   verb.add_option("--imbalance-requests", flags.options.router.imbalance_requests,
-                  "prefix-aware: so many requests more than the least loaded are too many …")
+                  "prefix-aware: a server is overloaded with this many more requests than the "
+                  "least loaded one, if --imbalance-ratio says so too")
       ->check(at_least(0))
       ->capture_default_str();
   verb.add_option("--imbalance-ratio", flags.options.router.imbalance_ratio,
-                  "… if they are so many times as many, too")
+                  "prefix-aware: a server is overloaded with this many times the requests of the "
+                  "least loaded one, if --imbalance-requests says so too")
       ->check(between(1, 1e6))
       ->capture_default_str();
-  verb.add_option("--health-interval-ms", flags.health_interval_ms, "Time between checks of health")
+  verb.add_option("--health-interval-ms", flags.health_interval_ms,
+                  "Time between health checks, in milliseconds")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
-  verb.add_option("--health-timeout-ms", flags.health_timeout_ms, "Time for the answer to one")
+  verb.add_option("--health-timeout-ms", flags.health_timeout_ms,
+                  "Longest time in milliseconds for the answer to a health check")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
   verb.add_option("--health-failures", flags.options.health.failures,
-                  "Checks in a row without an answer until a server gets no requests; a failed "
-                  "request is enough by itself")
+                  "Failed health checks in a row after which a server gets no requests; one failed "
+                  "request also suffices")
       ->check(in_range(1, 1000))
       ->capture_default_str();
-  verb.add_option("--connect-timeout-ms", flags.connect_timeout_ms, "Time to connect to a server")
+  verb.add_option("--connect-timeout-ms", flags.connect_timeout_ms,
+                  "Longest time in milliseconds to connect to a server")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
   verb.add_option("--max-connections", flags.options.server.limits.max_connections,
-                  "Most open connections of clients; beyond: 503")
+                  "Largest number of open connections of clients; more are refused with 503")
       ->check(at_least(1))
       ->capture_default_str();
   verb.add_option("--max-body-size", flags.options.server.limits.body_bytes,
-                  "Largest request, for example 32MiB; beyond: 413")
+                  "Largest request body, for example 32MiB; larger ones are refused with 413")
       ->transform(byte_size())
       ->capture_default_str();
   verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
-                  "Seconds for running requests after the first SIGTERM")
+                  "Seconds that running requests have to finish after the first SIGTERM")
       ->check(in_range(0, 86'400))
       ->capture_default_str();
 }
@@ -180,8 +186,9 @@ Status run_route(RouteFlags& flags) {
   set_log_level(LogLevel::kInfo);
   QUIRE_ASSIGN_OR_RETURN(flags.options.router.routing, parse_routing(flags.routing));
   if (reads_speed(flags.options.router.routing)) {
-    return invalid_argument("--routing: expected a policy that needs no speed of servers, got {}",
-                            flags.routing);
+    return invalid_argument(
+        "--routing: expected a policy that does not need the speed of the servers, got {}",
+        flags.routing);
   }
   FileWatch file(flags.backends_file);
   QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> addresses, given_backends(flags));
@@ -211,7 +218,7 @@ Status run_route(RouteFlags& flags) {
 
 void add_route(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "route", "Spread requests over several servers, each to the one that knows its prompt");
+      "route", "Spread requests over several servers, each to the one that has its prompt cached");
   auto flags = std::make_shared<RouteFlags>();
   add_route_flags(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = report(run_route(*flags)); });

@@ -32,7 +32,7 @@ Status run_run_batch(RunBatchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(serve, running));
   QUIRE_ASSIGN_OR_RETURN(const BatchCounts counts,
                          run_batch(flags.batch, serve.server, std::move(served)));
-  fmt::print(stderr, "{} requests: {} answered, {} failed, {} kept from before\n",
+  fmt::print(stderr, "{} requests: {} answered, {} failed, {} kept from an earlier run\n",
              counts.num_requests, counts.num_answered, counts.num_failed, counts.num_kept);
   return {};
 }
@@ -40,24 +40,28 @@ Status run_run_batch(RunBatchFlags& flags) {
 }  // namespace
 
 void add_run_batch(CLI::App& app, int& exit_code) {
-  CLI::App& verb =
-      *app.add_subcommand("run-batch", "Answer a file of requests, as OpenAI's batches have them");
+  CLI::App& verb = *app.add_subcommand(
+      "run-batch", "Answer a file of requests in the format of OpenAI's batches");
   auto flags = std::make_shared<RunBatchFlags>();
   add_model_argument(verb, flags->serve.engine);
-  verb.add_option("--model", flags->serve.model, "Another way to name MODEL");
+  verb.add_option("--model", flags->serve.model,
+                  "MODEL under the name that vLLM's start scripts use");
   verb.add_option("-i,--input-file", flags->batch.input,
-                  "Requests, a line of JSON each: custom_id, method, url and body")
+                  "File with the requests, one line of JSON each: custom_id, method, url and body")
       ->required();
-  verb.add_option("-o,--output-file", flags->batch.output,
-                  "Answers, a line each, in the order in which they are ready. A file with answers "
-                  "of an earlier run is gone on with: what it answers is not asked again")
+  verb.add_option(
+          "-o,--output-file", flags->batch.output,
+          "File for the answers, one line each, in the order in which they are ready. A file with "
+          "answers of an earlier run is continued; its requests are not sent again")
       ->required();
-  verb.add_flag("--overwrite", flags->batch.overwrite, "Begin anew, whatever the file holds");
-  verb.add_option("--max-concurrent", flags->batch.max_concurrent, "Requests under way at once")
+  verb.add_flag("--overwrite", flags->batch.overwrite,
+                "Start again and overwrite the file with the answers");
+  verb.add_option("--max-concurrent", flags->batch.max_concurrent,
+                  "Number of requests that run at the same time")
       ->check(in_range(1, 4096))
       ->capture_default_str();
   verb.add_option("--served-model-name", flags->serve.served_model_names,
-                  "Names that requests may call the model by; the model's own by default");
+                  "Names by which requests may ask for the model; default: the model's own name");
   add_chat_template_flag(verb, flags->serve.engine);
   add_engine_flags(verb, flags->serve.engine);
   add_lora_flags(verb, flags->serve.engine.lora);

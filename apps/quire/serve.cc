@@ -72,7 +72,7 @@ void reload(HttpServer& server) {
     log_info(
         "hangup: the files of keys and certificates and the folder of models, if there are any, "
         "have been read again");
-  if (!status.ok()) log_warn("hangup: {}; what it says stays as it was", status.message());
+  if (!status.ok()) log_warn("hangup: {}; the old content stays in use", status.message());
 }
 
 // Calls say_ready() once the process can also stop cleanly. The first signal makes the server
@@ -123,8 +123,8 @@ Status check_template_tells_tool_calls(const ServeFlags& flags) {
                          open_model(flags.engine.model, flags.engine.chat_template));
   if (reply_format(flags, bundle).dialect != nullptr) return {};
   return invalid_argument(
-      "--enable-auto-tool-choice: the chat template of {} does not tell how calls are written; "
-      "expected --tool-call-parser beside it",
+      "--enable-auto-tool-choice: the chat template of {} does not show how calls are written; "
+      "expected --tool-call-parser too",
       bundle.name);
 }
 
@@ -186,7 +186,7 @@ Result<int> serve_one(const sigset_t& signals, const sigset_t& stop_signals, Ser
   stop_while_loading.reset();
   flags.server.reply_format = reply_format(flags, running.bundle);
   if (running.bundle.tokenizer == nullptr) {
-    log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
+    log_warn("{} has no tokenizer; only /v1/completions with token ids will work",
              running.bundle.name);
   }
   QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, running));
@@ -221,8 +221,10 @@ Result<int> run_serve(ServeFlags& flags) {
   read_environment(flags.server);
   read_otlp_environment(flags.extras.otlp);
   if (!flags.without_effect.empty()) {
-    log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",
-             fmt::join(flags.without_effect, ", "));
+    log_warn(
+        "{}: accepted because vLLM has these flags, but they have no effect here "
+        "(docs/vllm-flags.md)",
+        fmt::join(flags.without_effect, ", "));
   }
   const bool is_folder = !flags.models.directory.empty();
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "auto" && !is_folder) {
@@ -240,7 +242,8 @@ Result<int> run_serve(ServeFlags& flags) {
 }  // namespace
 
 void add_serve(CLI::App& app, int& exit_code, const Settings& settings) {
-  CLI::App& verb = *app.add_subcommand("serve", "Serve a model to OpenAI clients and browsers");
+  CLI::App& verb =
+      *app.add_subcommand("serve", "Serve a model to OpenAI clients and browsers over HTTP");
   auto flags = std::make_shared<ServeFlags>();
   add_model_argument(verb, flags->engine);
   flags->engine.engine.scheduler.step_time = StepTimeLimit::automatic();

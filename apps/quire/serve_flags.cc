@@ -25,25 +25,24 @@ CLI::Validator parser_name(Parse parse) {
 
 void add_reply_flags(CLI::App& verb, ServeFlags& flags) {
   constexpr const char* kGroup = "API";
-  verb.add_option("--tool-call-parser", flags.tool_call_parser,
-                  "How the model writes tool calls, by vLLM's names: hermes, qwen3_coder, "
-                  "llama3_json, mistral, deepseek_v3, kimi_k2, openai … (docs/tools.md lists all); "
-                  "auto: as the chat template does; none: calls stay text")
+  verb.add_option(
+          "--tool-call-parser", flags.tool_call_parser,
+          "Format in which the model writes tool calls, by vLLM's names: hermes, qwen3_coder, "
+          "llama3_json, mistral, deepseek_v3, kimi_k2, openai … (docs/tools.md lists all); auto: "
+          "as the chat template shows; none: calls stay text")
       ->check(parser_name(parse_dialect_name))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option(
-          "--reasoning-parser", flags.reasoning_parser,
-          "How the model marks its reasoning, by vLLM's names: qwen3, deepseek_r1, mistral, "
-          "gemma4, openai_gptoss … (docs/tools.md lists all); auto: as the chat template "
-          "does; none: it stays content")
+  verb.add_option("--reasoning-parser", flags.reasoning_parser,
+                  "Format in which the model marks its reasoning, by vLLM's names: qwen3, "
+                  "deepseek_r1, mistral, gemma4, openai_gptoss … (docs/tools.md lists all); auto: "
+                  "as the chat template shows; none: reasoning stays part of the content")
       ->check(parser_name(parse_reasoning_name))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_flag(
-          "--enable-auto-tool-choice", flags.enable_auto_tool_choice,
-          "Do not start when the chat template tells no known format of tool calls; calls are "
-          "returned without it too")
+  verb.add_flag("--enable-auto-tool-choice", flags.enable_auto_tool_choice,
+                "Refuse to start when the chat template shows no known format of tool calls. Calls "
+                "are returned without this flag too")
       ->group(kGroup);
 }
 
@@ -80,7 +79,7 @@ Status read_structured_outputs_config(const std::string& text, StructuredOutputs
 
 void add_access_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "Server";
-  verb.add_option("--host", server.host, "Address to listen on; 0.0.0.0 for all")
+  verb.add_option("--host", server.host, "Address to listen on; 0.0.0.0: all addresses")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--port", server.port, "TCP port; 0 for any free one")
@@ -89,36 +88,37 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   add_tls_flags(verb, server.tls, "Encryption");
   verb.add_option("--uds", server.uds, "Unix socket to listen on instead of a port")->group(kGroup);
-  verb.add_option(
-          "--api-key", server.api_keys,
-          "Key that clients must send; may be given several times. Without it: $QUIRE_API_KEY, "
-          "else $VLLM_API_KEY")
+  verb.add_option("--api-key", server.api_keys,
+                  "Key that clients must send; may be given several times. Default: "
+                  "$QUIRE_API_KEY, else $VLLM_API_KEY")
       ->group(kGroup);
   verb.add_flag("--guard-metrics,!--no-guard-metrics", server.guard_metrics,
-                "With keys: /metrics asks for the key too (on)")
+                "When there are keys, require one for /metrics too (default: on)")
       ->group(kGroup);
   verb.add_option("--root-path", server.root_path,
-                  "Path under which a proxy serves this server; routes answer with it and without")
+                  "Path under which a proxy serves this server; routes answer with and without it")
       ->group(kGroup);
-  verb.add_option("--max-connections", server.limits.max_connections, "Most open connections")
+  verb.add_option("--max-connections", server.limits.max_connections,
+                  "Largest number of open connections")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-body-size", server.limits.body_bytes,
-                  "Largest request body, for example 32MiB; beyond: 413")
+                  "Largest request body, for example 32MiB; larger ones are refused with 413")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--max-parsed-size", server.limits.parsed_bytes,
-                  "Most memory for the values of one body's JSON, for example 64MiB; beyond: 413")
+                  "Memory limit for the JSON values of one request body, for example 64MiB; bodies "
+                  "that need more are refused with 413")
       ->transform(byte_size())
       ->group(kGroup);
-  verb.add_option(
-          "--max-answer-size", server.limits.answer_bytes,
-          "Most memory for one answer that is not streamed, for example 512MiB; beyond: 413")
+  verb.add_option("--max-answer-size", server.limits.answer_bytes,
+                  "Memory limit for one answer that is not streamed, for example 512MiB; requests "
+                  "that need more are refused with 413")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--request-timeout-ms", server.request_timeout_ms,
-                  "Longest time of one request; beyond: 408")
+                  "Longest time in milliseconds that a request may take; then it ends with 408")
       ->check(in_range(1, int64_t{365} * 24 * 3600 * 1000))
       ->group(kGroup);
 }
@@ -141,32 +141,31 @@ void add_list_flag(CLI::App& verb, const char* name, std::vector<std::string>& l
 }
 
 void add_browser_flags(CLI::App& verb, ServerOptions& server) {
-  add_list_flag(
-      verb, "--allowed-origins", server.cors.allowed_origins,
-      "Web pages of these origins may call the API, for example '[\"https://a.example\"]';"
-      " '*' for all, local for those of this machine (default: local). None may read "
-      "/quire/*");
+  add_list_flag(verb, "--allowed-origins", server.cors.allowed_origins,
+                "Origins of web pages that may call the API, for example "
+                "'[\"https://a.example\"]'; '*': all origins, local: those of this machine "
+                "(default: local). No page of another origin may read /quire/*");
   add_list_flag(verb, "--allowed-methods", server.cors.allowed_methods,
-                "Methods that those pages may use (default: *)");
+                "HTTP methods that pages of --allowed-origins may use (default: *)");
   add_list_flag(verb, "--allowed-headers", server.cors.allowed_headers,
-                "Request headers that those pages may send (default: *)");
+                "Request headers that pages of --allowed-origins may send (default: *)");
   verb.add_flag("--allow-credentials", server.cors.allow_credentials,
-                "Those pages may send the browser's cookies along")
+                "Allow pages of --allowed-origins to send the browser's cookies")
       ->group("Server");
   verb.add_flag("--web-page,!--no-web-page", server.web_page,
-                "Serve the page at / and the views behind it, /quire/* (on)")
+                "Serve the web page at / and the routes that it reads, /quire/* (default: on)")
       ->group("Server");
 }
 
 void add_response_store_flags(CLI::App& verb, ServerLimits& limits) {
   constexpr const char* kGroup = "API";
   verb.add_option("--response-store-size", limits.response_store_bytes,
-                  "Most memory for responses of /v1/responses that are kept, for example 256MiB; "
-                  "beyond, the oldest are forgotten")
+                  "Memory limit for stored responses of /v1/responses, for example 256MiB; the "
+                  "oldest are removed first")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--response-ttl", limits.response_ttl_s,
-                  "Seconds for which a response of /v1/responses is kept")
+                  "Seconds for which a response of /v1/responses is stored")
       ->check(in_range(1, int64_t{10} * 365 * 24 * 3600))
       ->capture_default_str()
       ->group(kGroup);
@@ -175,18 +174,21 @@ void add_response_store_flags(CLI::App& verb, ServerLimits& limits) {
 void add_api_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "API";
   verb.add_flag("--strict-fields", server.strict_fields,
-                "Answer 400 to unknown request fields (default: a warning header)")
+                "Refuse requests with unknown fields with 400 (default: name such fields in a "
+                "warning header)")
       ->group(kGroup);
-  verb.add_option("--max-logprobs", server.max_logprobs, "Most logprobs per token; -1: no limit")
+  verb.add_option("--max-logprobs", server.max_logprobs,
+                  "Largest number of logprobs per token that a request may ask for; -1: no limit")
       ->check(at_least(-1))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--stream-interval", server.stream_interval, "Tokens per streamed chunk")
+  verb.add_option("--stream-interval", server.stream_interval,
+                  "Number of tokens in each chunk of a stream")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--trust-request-chat-template", server.trust_request_chat_template,
-                "Accept chat templates from requests")
+                "Accept chat templates that requests bring")
       ->group(kGroup);
   verb.add_option_function<std::string>(
           "--structured-outputs-config",
@@ -196,39 +198,42 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
               throw CLI::ValidationError("--structured-outputs-config", status.message());
             }
           },
-          "Of answers that follow a grammar, a JSON object with disable_any_whitespace, "
-          "disable_additional_properties, enable_in_reasoning (each true or false)")
+          "JSON object with settings for answers that follow a grammar: disable_any_whitespace, "
+          "disable_additional_properties and enable_in_reasoning, each true or false")
       ->check(json_object())
       ->group(kGroup);
   verb.add_flag("--return-tokens-as-token-ids", server.return_tokens_as_token_ids,
-                "Print the tokens of log-probabilities as token_id:N, unless a request says no")
+                "Write the tokens of logprobs as token_id:N, unless a request asks for their text")
       ->group(kGroup);
   verb.add_flag("--enable-tokenizer-info-endpoint", server.enable_tokenizer_info,
-                "Serve the model's tokenizer_config.json on /tokenizer_info")
+                "Serve the model's tokenizer_config.json at /tokenizer_info")
       ->group(kGroup);
   verb.add_flag("--enable-dev-endpoints", server.enable_dev_endpoints,
                 "Serve /pause, /resume, /sleep, /wake_up, /abort_requests, /reset_prefix_cache and "
-                "/server_info, by which any client stops the engine; also $VLLM_SERVER_DEV_MODE=1")
+                "/server_info, with which any client can stop the engine; $VLLM_SERVER_DEV_MODE=1 "
+                "does the same")
       ->group(kGroup);
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
-                "Report cached prompt tokens in usage")
+                "Report the number of cached prompt tokens in usage")
       ->group(kGroup);
   verb.add_option_function<std::string>(
           "--per-request-spec-decode-metrics",
           [&server](const std::string& level) {
             server.per_request_spec_decode_metrics = level == "summary";
           },
-          "none, or summary: what became of a request's drafts, beside its usage (none)")
+          "summary: report accepted and rejected drafts beside each usage; none: report nothing "
+          "(default: none)")
       ->check(CLI::IsMember({"none", "summary"}))
       ->group(kGroup);
   verb.add_flag("--enable-force-include-usage", server.force_include_usage,
-                "Report usage in every stream")
+                "Report usage in every stream, even if the client does not ask for it")
       ->group(kGroup);
   verb.add_flag("--enable-log-requests,!--no-enable-log-requests", server.log_requests,
-                "Log a line for each request when its answer is out, with its id, tokens and times")
+                "Log a line for each request when its answer has been sent, with its id, tokens "
+                "and times")
       ->group(kGroup);
   verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers,
-                "Echo X-Request-Id")
+                "Send the X-Request-Id of a request back with its answer")
       ->group(kGroup);
 }
 
@@ -238,20 +243,23 @@ namespace {
 
 void add_extras_flags(CLI::App& verb, ServerExtras& extras) {
   verb.add_option("--api-key-file", extras.api_key_file,
-                  "File of more keys, with names and limits (docs/keys.md); SIGHUP reads it again")
+                  "File with further keys, their names and limits (docs/keys.md); it is read again "
+                  "at SIGHUP")
       ->type_name("PATH")
       ->group("Server");
 
-  verb.add_option("--files-dir", extras.files_dir,
-                  "Open /v1/files and /v1/batches, which keep files and answers in this directory")
+  verb.add_option(
+          "--files-dir", extras.files_dir,
+          "Enable /v1/files and /v1/batches, and store their files and answers in this directory")
       ->type_name("PATH")
       ->group("Files and batches");
   verb.add_option("--max-files-size", extras.files_bytes,
-                  "Most bytes of all files that clients upload, for example 4GiB; beyond: 413")
+                  "Largest total size of the files that clients upload, for example 4GiB; more are "
+                  "refused with 413")
       ->transform(byte_size())
       ->group("Files and batches");
   verb.add_option("--batch-concurrency", extras.batch_concurrency,
-                  "Requests of batches that are under way at once")
+                  "Number of requests of batches that run at the same time")
       ->check(at_least(1))
       ->capture_default_str()
       ->group("Files and batches");
@@ -262,13 +270,14 @@ void add_audio_flags(CLI::App& verb, AudioInputOptions& audio) {
                   "Largest audio file, for example 25MiB")
       ->transform(byte_size())
       ->group("Speech");
-  verb.add_option("--max-audio-seconds", audio.limits.max_seconds, "Longest recording, in seconds")
+  verb.add_option("--max-audio-seconds", audio.limits.max_seconds,
+                  "Length of the longest recording, in seconds")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str()
       ->group("Speech");
   verb.add_option("--max-held-audio-size", audio.max_held_bytes,
-                  "Most memory that the recordings of all requests take, as the model hears them, "
-                  "for example 1GiB; beyond, recordings are answered 429")
+                  "Memory limit for the audio inputs of all requests, for example 1GiB; recordings "
+                  "beyond it are refused with 429")
       ->transform(byte_size())
       ->group("Speech");
 }
@@ -277,8 +286,8 @@ void add_media_flags(CLI::App& verb, ServeFlags& flags) {
   add_audio_flags(verb, flags.audio);
   ImageInputOptions& images = flags.images;
   verb.add_option("--allowed-local-media-path", images.allowed_dir,
-                  "Directory below which requests may name images as file:///path; without it "
-                  "images come as data: URLs alone")
+                  "Directory from which requests may load images as file:///path; without it only "
+                  "data: URLs are accepted")
       ->check(CLI::ExistingDirectory)
       ->group("Images");
   verb.add_option("--max-image-size", images.limits.max_bytes,
@@ -286,20 +295,21 @@ void add_media_flags(CLI::App& verb, ServeFlags& flags) {
       ->transform(byte_size())
       ->group("Images");
   verb.add_option("--max-image-pixels", images.limits.max_pixels,
-                  "Most pixels of an image, whose sides have at most 16,384 each")
+                  "Largest number of pixels of an image; each side may have at most 16,384")
       ->check(at_least(1))
       ->capture_default_str()
       ->group("Images");
   verb.add_option("--max-held-images-size", images.max_held_bytes,
-                  "Most memory that the images of all requests take until their prompts are "
-                  "computed, for example 1GiB; beyond, requests with images are answered 429")
+                  "Memory limit for the images of all requests until their prompts are computed, "
+                  "for example 1GiB; requests with images beyond it are refused with 429")
       ->transform(byte_size())
       ->group("Images");
 }
 
 void add_vllm_names(CLI::App& verb, ServeFlags& flags) {
-  verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
-  verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
+  verb.add_option("--model", flags.model, "MODEL under the name that vLLM's start scripts use")
+      ->group("");
+  verb.add_option("--tokenizer", flags.tokenizer, "The model itself; vLLM's start scripts set it")
       ->group("");
 }
 
@@ -308,34 +318,35 @@ void add_models_flags(CLI::App& verb, ServeFlags& flags) {
   ModelsFolderFlags& models = flags.models;
   verb.add_option(
           "--models-dir", models.directory,
-          "Instead of MODEL: serve every model of this folder, each folder or .gguf file by "
-          "its name, loaded when it is first asked for (docs/several_models.md)")
+          "Serve every model of this folder instead of MODEL. Each folder or .gguf file in it is a "
+          "model of that name, which is loaded at its first request (docs/several_models.md)")
       ->type_name("PATH")
       ->group(kGroup);
   verb.add_option("--models-config", models.config,
-                  "Flags of single models of the folder as YAML: 'NAME: {max-model-len: 8192}'; "
-                  "read again whenever a model is loaded")
+                  "YAML file with flags of single models of the folder: 'NAME: {max-model-len: "
+                  "8192}'; it is read again whenever a model is loaded")
       ->type_name("PATH")
       ->group(kGroup);
   verb.add_option("--max-loaded-models", models.max_loaded,
-                  "Most models of the folder in memory; the least recently used gives way")
+                  "Largest number of models of the folder in memory; the least recently used one "
+                  "is unloaded")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-models-memory", models.max_bytes,
-                  "Most memory of all models of the folder together, for example 48GiB (default: "
-                  "--memory-utilization of what is free at the start)")
+                  "Memory limit for all models of the folder together, for example 48GiB (default: "
+                  "the share --memory-utilization of the memory that is free at the start)")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--model-keep-alive", models.keep_alive_s,
-                  "Seconds after its last use at which a model of the folder leaves memory; -1: "
-                  "when its place is wanted")
+                  "Seconds after its last use at which a model of the folder is unloaded; -1: when "
+                  "another model needs its place")
       ->check(at_least(-1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--model-load-timeout", models.load_timeout_s,
-                  "Longest wait, in seconds, of a request for its model's turn to be loaded; "
-                  "beyond: 503")
+                  "Longest time in seconds that a request waits for its model's turn to be loaded; "
+                  "then it is refused with 503")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
@@ -355,13 +366,13 @@ void add_flags_of_model(CLI::App& verb, ServeFlags& flags) {
           [&flags](const std::string& text) {
             flags.server.default_chat_template_kwargs = boost::json::parse(text).as_object();
           },
-          "Variables of the chat template that requests may set otherwise: a JSON object, for "
+          "Default variables of the chat template, which requests may override: a JSON object, for "
           "example '{\"enable_thinking\": false}'")
       ->check(json_object())
       ->group(kGroup);
-  verb.add_option(
-          "--generation-config", flags.generation_config,
-          "auto: defaults from the model's generation_config.json; none: the API's defaults")
+  verb.add_option("--generation-config", flags.generation_config,
+                  "Default sampling parameters of requests; auto: those of the model's "
+                  "generation_config.json; none: those of the API")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str()
       ->group(kGroup);
@@ -373,14 +384,14 @@ void add_flags_of_model(CLI::App& verb, ServeFlags& flags) {
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--shape", flags.engine.shape,
-                  "Instead of MODEL, to measure speed: random weights in a named shape, such as "
-                  "llama-3.2-1b, or in that of a config.json");
+                  "Serve random weights instead of MODEL, to measure speed: in a named shape, such "
+                  "as llama-3.2-1b, or in the shape of a config.json");
   add_access_flags(verb, flags.server);
   add_response_store_flags(verb, flags.server.limits);
   add_browser_flags(verb, flags.server);
   verb.add_option("--max-unread-size", flags.engine.engine.stream.max_total_unread_bytes,
-                  "Most output that the readers of all streams together leave unread, for example "
-                  "256MiB; beyond, those who left much are cut off")
+                  "Memory limit for output that clients have not read, for example 256MiB; beyond "
+                  "it, the streams with the most unread output are aborted")
       ->transform(byte_size())
       ->group("Server");
   add_api_flags(verb, flags.server);
@@ -391,8 +402,8 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
             flags.server.lora_dir = folder;
             flags.engine.lora.enabled = true;
           },
-          "Open /v1/load_lora_adapter and /v1/unload_lora_adapter, for adapters in this folder; "
-          "switches --enable-lora on")
+          "Enable /v1/load_lora_adapter and /v1/unload_lora_adapter for the adapters in this "
+          "folder; implies --enable-lora")
       ->type_name("PATH")
       ->group("LoRA adapters");
   add_extras_flags(verb, flags.extras);
@@ -400,8 +411,9 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   add_otlp_flags(verb, flags.extras.otlp);
   add_models_flags(verb, flags);
   add_vllm_names(verb, flags);
-  verb.add_option("--served-model-name", flags.served_model_names,
-                  "Name(s) clients may use for the model; the first is printed")
+  verb.add_option(
+          "--served-model-name", flags.served_model_names,
+          "One or more names by which clients may ask for the model; answers show the first")
       ->check(not_empty())
       ->group("API");
   verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
@@ -409,17 +421,17 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->check(at_least(0))
       ->capture_default_str()
       ->group("Server");
-  verb.add_option("--config", flags.config,
-                  "File of flags as YAML: 'max-model-len: 8192'. A flag of the command line takes "
-                  "the place of one in the file, and so does the environment: "
-                  "$QUIRE_MAX_MODEL_LEN is --max-model-len")
+  verb.add_option(
+          "--config", flags.config,
+          "YAML file with flags, such as 'max-model-len: 8192'. The command line takes precedence "
+          "over it, and so does the environment: $QUIRE_MAX_MODEL_LEN is --max-model-len")
       ->group("Server");
   verb.add_flag("--print-config", flags.print_config,
-                "Print the flags in force as such a file, and where each comes from; serve nothing")
+                "Print the flags in force as a --config file with the source of each, and exit")
       ->group("Server");
   verb.add_option("--exit-with-process", flags.exit_with_process,
-                  "Process id of the program that this server works for alone: it stops, as after "
-                  "SIGTERM, when that program ends")
+                  "Process id of the only client program; the server stops, as after SIGTERM, when "
+                  "that program ends")
       ->check(at_least(1))
       ->group("Server");
 }

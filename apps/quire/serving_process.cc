@@ -24,20 +24,21 @@ void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warn("cannot raise the limit of open files");
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    log_warn("cannot raise the limit of open files; fewer connections may be possible");
 }
 
 void add_tls_flags(CLI::App& verb, TlsOptions& tls, const std::string& group) {
   verb.add_option("--ssl-certfile", tls.certificate_file,
-                  "Speak https: PEM file of the certificate and those of its issuers; SIGHUP reads "
-                  "it again")
+                  "Serve https: PEM file with the certificate and those of its issuers; it is read "
+                  "again at SIGHUP")
       ->type_name("PATH")
       ->group(group);
-  verb.add_option("--ssl-keyfile", tls.key_file, "PEM file of the certificate's private key")
+  verb.add_option("--ssl-keyfile", tls.key_file, "PEM file with the certificate's private key")
       ->type_name("PATH")
       ->group(group);
   verb.add_option("--ssl-ca-certs", tls.client_ca_file,
-                  "PEM file of the authorities whose certificates let clients in")
+                  "PEM file with the authorities whose client certificates are accepted")
       ->type_name("PATH")
       ->group(group);
   verb.add_option_function<int32_t>(
@@ -45,7 +46,8 @@ void add_tls_flags(CLI::App& verb, TlsOptions& tls, const std::string& group) {
           [&tls](int32_t level) {
             tls.client_certificates = static_cast<ClientCertificates>(level);
           },
-          "Certificates of clients: 0 none, 1 checked where there is one, 2 required (0)")
+          "Certificates of clients: 0 not asked for, 1 checked if the client sends one, 2 required "
+          "(default: 0)")
       ->check(in_range(0, 2))
       ->group(group);
 }
@@ -56,7 +58,7 @@ void add_log_flag(CLI::App& verb, const std::string& group) {
           [](const std::string& name) {
             set_log_format(name == "json" ? LogFormat::kJson : LogFormat::kText);
           },
-          "Lines of the log: text, or json, an object a line (text)")
+          "Format of the log: text, or json with one object per line (default: text)")
       ->check(one_of({"text", "json"}))
       ->group(group);
 }

@@ -109,26 +109,26 @@ Status run_tokenize(const TokenizeFlags& flags) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, int& exit_code) {
-  CLI::App& verb =
-      *app.add_subcommand("tokenize", "Show the tokens of a text (-p TEXT or standard input)");
+  CLI::App& verb = *app.add_subcommand(
+      "tokenize", "Show the tokens of a text (-p TEXT or standard input), or decode token ids");
   auto flags = std::make_shared<TokenizeFlags>();
   verb.add_option("MODEL", flags->model,
-                  "Hugging Face directory or .gguf file; nothing: the built-in model");
+                  "Hugging Face directory or .gguf file; default: the built-in model");
   verb.add_option_function<std::string>(
       "-p,--prompt",
       [flags](const std::string& text) {
         flags->text = text;
         flags->has_text = true;
       },
-      "Text; without it standard input is read");
+      "The text; default: standard input");
   verb.add_option("--decode", flags->decode,
-                  "Token ids to turn back into text, as --ids prints them or with commas; -: those "
-                  "on standard input");
-  verb.add_flag(
-      "--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
-      "Add what the model expects around a text, such as BOS, and leave it out of decoded "
-      "text (on)");
-  CLI::Option* const ids = verb.add_flag("--ids", flags->ids_only, "Print ids alone, on one line");
+                  "Token ids to decode into text, separated by spaces (as --ids prints them) or "
+                  "commas; -: the ids on standard input");
+  verb.add_flag("--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
+                "Add the special tokens of a text, such as BOS, and leave them out of decoded text "
+                "(default: on)");
+  CLI::Option* const ids =
+      verb.add_flag("--ids", flags->ids_only, "Print only the ids, on one line");
   add_json_flag(verb, flags->as_json);
   ids->excludes("--json");
   verb.callback([flags, &exit_code] { exit_code = report(run_tokenize(*flags)); });

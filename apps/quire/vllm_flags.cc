@@ -12,8 +12,8 @@ namespace {
 using K = VllmFlagKind;
 
 constexpr VllmFlag kFlags[] = {
-    // Quire has one process, one device and its own loaders, so these flags have only one valid
-    // value.
+    // Quire has one API server in one process, does not divide a context among devices and has its
+    // own loaders, so each of these flags has only values that mean what Quire does anyway.
     {"--data-parallel-size-local", K::kOne},
     {"--decode-context-parallel-size", K::kOne},
     {"--prefill-context-parallel-size", K::kOne},
@@ -83,9 +83,9 @@ constexpr VllmFlag kFlags[] = {
     {"--rope-scaling", K::kMissing, "edit the model's config.json"},
     {"--rope-theta", K::kMissing, "edit the model's config.json"},
     {"--override-generation-config", K::kMissing, "edit the model's generation_config.json"},
-    {"--middleware", K::kMissing, "no Python runs here"},
-    {"--tool-parser-plugin", K::kMissing, "no Python runs here"},
-    {"--logits-processors", K::kMissing, "no Python runs here"},
+    {"--middleware", K::kMissing, "Quire runs no Python code"},
+    {"--tool-parser-plugin", K::kMissing, "Quire runs no Python code"},
+    {"--logits-processors", K::kMissing, "Quire runs no Python code"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kShortForms[] = {
@@ -104,10 +104,10 @@ constexpr std::pair<std::string_view, std::string_view> kShortForms[] = {
 // Returns why the flag cannot have this value; empty when it can.
 std::string refusal(const VllmFlag& flag, std::string_view value) {
   if (flag.kind == K::kMissing) {
-    return fmt::format("this feature of vLLM is not there; {}", flag.values);
+    return fmt::format("Quire does not have this feature of vLLM; {}", flag.values);
   }
   if (flag.kind == K::kOne && value != "1") {
-    return fmt::format("expected 1 (one process serves the model on one device), got {}", value);
+    return fmt::format("expected 1, the only value that Quire has, got {}", value);
   }
   if (flag.kind != K::kOneOf) return {};
   for (std::string_view rest = flag.values; !rest.empty();) {

@@ -70,7 +70,7 @@ def measure(args, name):
     seed += 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1])
     trace = run / "asked.jsonl"
     if not quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration",
-                 args.last_arrival_s, "--seed", seed, "--save-trace", trace, may_say="holds no requests"):
+                 args.last_arrival_s, "--seed", seed, "--save-trace", trace, may_say="expected at least one request"):
         print(f"{run.name}: no request arrives in {args.last_arrival_s} s", flush=True)
         return
     with Server(args.binary, ["--shape", args.shape, "--threads", args.threads, *ENGINE, "--step-log", run / "steps.jsonl"]) as server:

@@ -62,7 +62,7 @@ def test_limits_of_keys(binary):
             with open(path, "w") as file:
                 file.write("nonsense")
             server.process.send_signal(signal.SIGHUP)
-            while "stays as it was" not in server.output() and time.time() < end:
+            while "the old content stays in use" not in server.output() and time.time() < end:
                 time.sleep(0.05)
             ask(a)
 

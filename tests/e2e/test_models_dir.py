@@ -252,12 +252,12 @@ def test_models_have_flags_adapters_and_drafts_of_their_own(binary):
 
 
 def test_a_wrong_file_of_flags_is_refused(binary):
-    wrong = (("plain:\n  port: 80\n", "line 2: port is no flag of a model"),
+    wrong = (("plain:\n  port: 80\n", "line 2: a model has no flag port"),
              ("plain:\n  max-model-len: -7\n", "plain: "), ("plain: 7\n", "expected flags and their values"),
-             ("plain:\n  device: cuda\n", "device is cpu for models of a folder"),
+             ("plain:\n  device: cuda\n", "device must be cpu for models of a folder"),
              ("plain:\n  max-model-le: 7\n", "did you mean max-model-len?"), ("- plain\n", "expected lines such as"),
              ("plain:\n  lora-modules: turned=/nowhere\n", "has the name of a model"),
-             ("plain:\n  lora-modules: x=/nowhere\nwide:\n  lora-modules: x=/nowhere\n", "expected one adapter of each name"))
+             ("plain:\n  lora-modules: x=/nowhere\nwide:\n  lora-modules: x=/nowhere\n", "expected a different name for each adapter"))
     with folder_of_models() as folder:
         config = os.path.join(folder, "models.yaml")
         for text, expected in wrong:
@@ -303,7 +303,7 @@ def test_a_drain_ends_what_runs(binary):
 
 def test_flags_about_one_model_are_refused(binary):
     with folder_of_models() as folder:
-        for flags, expected in ((("--served-model-name", "x"), "about one model"),
+        for flags, expected in ((("--served-model-name", "x"), "only for a server of one model"),
                                 (("--model-alias", "x=none"), "expected a model of"),
                                 (("--model-alias", "x"), "expected NAME=MODEL")):
             try:

@@ -95,7 +95,7 @@ def test_simulate_by_tables_of_operator_times(binary):
         refused(binary, "--tables FILE", *bare, "--fidelity", "table")
         refused(binary, "gemm_dtype", *alone, figures["table"], "--fidelity", "table", "--tables",
                 os.path.join(folder, "notes.csv"))
-        refused(binary, "of one device", "plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--fidelity", "table", "--tables",
+        refused(binary, "tables describe one device", "plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--fidelity", "table", "--tables",
                 folder, "--goodput", "ttft:500")
 
 
@@ -106,7 +106,7 @@ def test_simulate_refuses_what_no_run_can_hold(binary):
         refused(binary, flag + ": expected", *SIMULATE, flag, value)
     ok(binary, *SIMULATE, "--threads", "1000", "--replicas", "2", "--routing", "random")  # there are no more threads than replicas
     refused(binary, "of this machine's memory", *SIMULATE, "--num-gpu-blocks-override", "1073741824")
-    refused(binary, "expected one, got 2", *SIMULATE[:2], "--hardware", "h100-sxm,l40s")
+    refused(binary, "expected one device, got 2", *SIMULATE[:2], "--hardware", "h100-sxm,l40s")
     refused(binary, "got picture.png", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--plot", "picture.png")
 
 

@@ -148,7 +148,7 @@ def test_pull_a_folder_and_serve_it(binary):
             context = harness.Context(server.url, "none", None)
             assert context.post("/v1/completions", {"model": "small", "prompt": "Once", "max_tokens": 4})["choices"]
         again = pull(binary, to, host.url + "/small/")
-        assert again.returncode == 0 and "were there already" in again.stdout, again
+        assert again.returncode == 0 and "were already there" in again.stdout, again
         sums = sha256(host.files["/small/SHA256SUMS"])
         assert pull(binary, to, host.url + "/small/", "--sha256", sums, "--name", "pinned").returncode == 0
         refused(binary, to, "SHA256SUMS of", host.url + "/small/", "--sha256", "0" * 64, "--name", "other")
@@ -181,7 +181,7 @@ def test_pull_goes_on_in_another_run_and_after_ctrl_c(binary):
             assert busy.returncode == 1 and "another process is pulling m now" in busy.stderr, busy
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=20)
-        assert process.returncode == 130 and "the same command goes on from there" in said, said
+        assert process.returncode == 130 and "run the same command to continue" in said, said
         host.tricks.clear()
         assert pull(binary, to, host.url + "/m.gguf", "--sha256", sha256(WEIGHTS)).returncode == 0
         assert host.ranges("/m.gguf") == [None, "bytes=300000-", "bytes=400000-"], host.asked

@@ -196,3 +196,7 @@ def test_variables_of_launchers(binary):
         assert [rank.returncode for rank in ranks] == [0, 0] and said[0][0] == alone and said[1][0] == "", (said, alone)
     bad = run(binary, *greedy, env={**os.environ, "PMI_RANK": "7", "PMI_SIZE": "2"})
     assert bad.returncode == 1 and "MPICH" in bad.stderr and "7" in bad.stderr, bad
+    for port in ("70000", "0", "x"):
+        bad = run(binary, *greedy, *external, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": port})
+        want = f"torchrun: MASTER_PORT: expected an integer in [1, 65535], got '{port}'"
+        assert bad.returncode == 1 and want in bad.stderr, (port, bad)

@@ -56,7 +56,7 @@ def test_chat_goes_on_when_the_context_is_full(binary):
             used, most = context_use(terminal)
             assert most == 96 and used <= 96, (used, most)
             terminal.expect(PROMPT_LINE)
-        dropped = len(re.findall(r"outgrew the context of 96 tokens: the oldest \d+ of its turns (?:was|were) dropped",
+        dropped = len(re.findall(r"no longer fits the context of 96 tokens; its oldest (?:turn was|\d+ turns were) dropped",
                                  terminal.text()))
         assert dropped >= 4, terminal.text()
         assert "quire: " not in terminal.text(), terminal.text()
@@ -78,16 +78,16 @@ def test_chat_keeps_conversations_and_tells_its_speed(binary):
     with tempfile.TemporaryDirectory() as folder, chat(binary, "--max-tokens", "8") as terminal:
         saved = os.path.join(folder, "talk.json")
         terminal.send("Tell me a story about a fox.\r")
-        terminal.expect(r"\[(\d+) tokens in [\d.]+ s, \d+ a second")
+        terminal.expect(r"\[(\d+) tokens in [\d.]+ s, \d+ per second")
         used, _ = context_use(terminal)
         terminal.send(f"/save {saved}\r")
-        terminal.expect(r"\[1 turns are in ")
+        terminal.expect(r"\[saved 1 turn to ")
         messages = json.loads(read(saved))["messages"]
         assert [m["role"] for m in messages] == ["user", "assistant"], messages
         assert messages[0]["content"] == "Tell me a story about a fox." and messages[1]["content"], messages
         terminal.send("/reset\r")
         terminal.send(f"/load {saved}\r")
-        terminal.expect(r"\[1 turns of ")
+        terminal.expect(r"\[loaded 1 turn from ")
         terminal.send("And then?\r")
         assert context_use(terminal)[0] > used
         terminal.send("/stats\r")
@@ -120,7 +120,7 @@ def test_chat_shows_a_picture_with_the_next_question(binary):
         assert context_use(terminal)[0] == alone + 25
         saved = os.path.join(folder, "talk.json")
         terminal.send(f"/save {saved}\r")
-        terminal.expect(r"\[1 turns are in ")
+        terminal.expect(r"\[saved 1 turn to ")
         parts = json.loads(read(saved))["messages"][0]["content"]
         assert [part["type"] for part in parts] == ["image_url", "text"], parts
         assert parts[0]["image_url"]["url"].startswith("data:image/png;base64,"), parts[0]
@@ -148,7 +148,7 @@ def test_chat_goes_on_with_another_model(binary):
         terminal.send("/model /nowhere\r")
         terminal.expect(r"quire: .*nowhere")
         terminal.send(f"/model {other}\r")
-        terminal.expect(r"\[model, a context of 256 tokens\]")
+        terminal.expect(r"\[the model is now model, with a context of 256 tokens\]")
         terminal.send("And then?\r")
         assert context_use(terminal)[0] > used, "the conversation is gone"
         terminal.send("/exit\r")

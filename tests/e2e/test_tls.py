@@ -161,7 +161,7 @@ def test_new_certificates_without_a_restart(binary):
             with open(certificates.path("server.key"), "w") as file:
                 file.write("no key")
             server.process.send_signal(signal.SIGHUP)
-            while "what it says stays as it was" not in server.output():
+            while "the old content stays in use" not in server.output():
                 assert time.time() < end + 10
                 time.sleep(0.05)
             assert serial(server, context) == second and get(server, context)[0] == 200

@@ -81,8 +81,8 @@ def test_quantize_takes_up_an_interrupted_run(binary):
         assert half.returncode == 1 and len(half.stderr.strip().splitlines()) == 1, half
         interrupted(10 << 20)
         assert "model.safetensors" in os.listdir(output), os.listdir(output)
-        assert "1 of 1 shards were whole" in ok(binary, *job, output).stdout
-        assert "taken up" not in ok(binary, *job, straight).stdout
+        assert "1 of 1 shards were complete" in ok(binary, *job, output).stdout
+        assert "resumed" not in ok(binary, *job, straight).stdout
         files = digests(straight)
         assert {name: value for name, value in digests(output).items() if not name.endswith(".partial")} == files
         assert generate(binary, output) == generate(binary, straight)
@@ -460,9 +460,9 @@ def test_bench_latency_with_a_schema(binary):
              "--hardware", "none")
     lasting = json.dumps({"type": "array", "items": {"type": "integer"}, "minItems": 100})
     shown = ok(binary, *bench, "--json-schema", lasting).stdout
-    assert re.search(r"^schema  : prefill .*x the speed without; decode .*x the speed without", shown, re.MULTILINE), shown
+    assert re.search(r"^schema  : prefill .* times the plain speed; decode .* times the plain speed", shown, re.MULTILINE), shown
     assert "schema" not in ok(binary, *bench).stdout
-    refused(binary, "--json-schema: expected a schema whose answers have 8 tokens", *bench, "--json-schema", '{"const": 1}')
+    refused(binary, "--json-schema: expected a schema that allows answers of 8 tokens", *bench, "--json-schema", '{"const": 1}')
     refused(binary, "--json-schema: ", *bench, "--json-schema", '{"type": "nothing"}')
     shape = ("--shape", "qwen2.5-0.5b", "--num-gpu-blocks-override", "16", "--shape-weights", "q4_0")
     refused(binary, "--json-schema: expected a model with a tokenizer", *bench, *shape, "--json-schema", lasting)
@@ -614,14 +614,15 @@ trust-remote-code: true
 
 
 def test_files_of_flags_that_cannot_be(binary):
-    for text, want in (("prot: 1", "FILE: line 1: prot is no flag of serve; did you mean port?"), ("- a", "expected lines such as 'port: 8000'"),
-                       ("port: [", "FILE: line"), ("port:", "port: expected a value"), ("a: &a [x]\nb: *a", "a is no flag"),
+    for text, want in (("prot: 1", "FILE: line 1: serve has no flag prot; did you mean port?"), ("- a", "expected lines such as 'port: 8000'"),
+                       ("port: [", "FILE: line"), ("port:", "port: expected a value"), ("a: &a [x]\nb: *a", "serve has no flag a"),
                        ("enforce-eager: maybe", "enforce-eager: expected true or false, got maybe"),
                        ("port: 99999999", "--port: expected an integer in [0, 65535], got 99999999"),
                        ("speculative-config: " + "{a: " * 60 + "1" + "}" * 60, "nested too deeply"),
-                       ("config: other.yaml", "config is no flag")):
+                       ("config: other.yaml", "serve has no flag config")):
         code, _, said, _ = settings(binary, text)
         assert code == 1 and want in said and len(said.splitlines()) == 1, (text, said)
-    assert "cannot be read" in run(binary, "serve", "--config", "/no/such/file").stderr
+    assert "--config: /no/such/file: cannot be read" in run(binary, "serve", "--config", "/no/such/file").stderr
+    refused(binary, "--config: /dev/zero: expected at most 1048576 bytes", "serve", "--config", "/dev/zero")
     done = run(binary, "serve", "--print-config", env={**os.environ, "QUIRE_ENFORCE_EAGER": "1"})
     assert done.returncode == 1 and "$QUIRE_ENFORCE_EAGER: enforce-eager: expected true or false" in done.stderr, done

@@ -366,4 +366,4 @@ def test_mmproj_answers_as_the_folder_does(binary):
                               timeout=60)
         assert done.returncode != 0 and part in done.stderr + done.stdout, (path, done.stderr)
     told = subprocess.run([binary, "inspect", model], capture_output=True, text=True, timeout=60).stdout
-    assert "images           up to 9 tokens of each; a tower of 3 layers" in told and "mmproj-model.gguf" in told, told
+    assert "images           up to 9 tokens each; vision encoder of 3 layers" in told and "mmproj-model.gguf" in told, told

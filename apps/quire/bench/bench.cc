@@ -5,7 +5,7 @@ namespace quire::cli {
 
 void add_bench(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "bench", "Measure speed, each figure with its share of the hardware's limit");
+      "bench", "Measure speed, and show each figure's share of the hardware's limit");
   verb.require_subcommand(1);
   bench::add_latency(verb, exit_code);
   bench::add_throughput(verb, exit_code);

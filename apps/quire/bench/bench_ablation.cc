@@ -120,7 +120,7 @@ Result<Outcomes> run_modes(const AblationFlags& flags) {
 void print_outcomes(const AblationFlags& flags, const Outcomes& outcomes) {
   fmt::print(
       "{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of "
-      "{}\n",
+      "{} runs\n",
       flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len,
       flags.num_kv_tokens, flags.num_repeats);
   fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %",
@@ -177,31 +177,36 @@ Status run_ablation(AblationFlags& flags) {
 void add_ablation(CLI::App& bench, int& exit_code) {
   CLI::App& verb = *bench.add_subcommand(
       "ablation",
-      "Static against continuous batching, contiguous against paged KV, on one workload");
+      "Compare static with continuous batching and contiguous with paged KV on one workload");
   auto flags = std::make_shared<AblationFlags>();
   cli::add_model_argument(verb, flags->engine);
-  verb.add_option(
-      "--shape", flags->engine.shape,
-      "Random weights in a named shape or in that of a config.json; default qwen2.5-0.5b");
-  verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")
+  verb.add_option("--shape", flags->engine.shape,
+                  "Use random weights instead of MODEL: in a named shape, or in the shape of a "
+                  "config.json; default: qwen2.5-0.5b");
+  verb.add_option("--num-prompts", flags->num_prompts,
+                  "Number of requests, which are all submitted at once")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--input-len", flags->input_len, "Prompt tokens")
+  verb.add_option("--input-len", flags->input_len, "Number of prompt tokens of each request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--min-output-len", flags->min_output_len, "Shortest output")
+  verb.add_option("--min-output-len", flags->min_output_len,
+                  "Smallest number of output tokens of a request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--max-output-len", flags->max_output_len, "Longest output")
+  verb.add_option("--max-output-len", flags->max_output_len,
+                  "Largest number of output tokens of a request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "KV memory in tokens")
+  verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "Size of the KV cache in tokens")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--num-repeats", flags->num_repeats, "Runs of each mode, in turn")
+  verb.add_option("--num-repeats", flags->num_repeats,
+                  "Number of runs of each mode; the modes take turns")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
+  verb.add_option("--seed", flags->seed, "Seed of random lengths and prompts")
+      ->capture_default_str();
   cli::add_progress_flag(verb, flags->show_progress);
   cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });

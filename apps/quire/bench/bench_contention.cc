@@ -39,8 +39,8 @@ struct Scenario {
   NeighbourKind neighbours;
 };
 constexpr Scenario kScenarios[] = {
-    {"all threads, quiet", false, NeighbourKind::kNone},
-    {"fewer threads, quiet", true, NeighbourKind::kNone},
+    {"all threads, no neighbours", false, NeighbourKind::kNone},
+    {"fewer threads, no neighbours", true, NeighbourKind::kNone},
     {"fewer threads, steady neighbours", true, NeighbourKind::kSteady},
     {"all threads, steady neighbours", false, NeighbourKind::kSteady},
     {"all threads, on-off neighbours", false, NeighbourKind::kOnOff},
@@ -148,7 +148,9 @@ void print_figures(const std::vector<Measured>& measured) {
                figures.step_p99_ms / figures.step_ms, figures.step_mean_ms,
                base.step_mean_ms / figures.step_mean_ms, measured[i].late_members);
   }
-  fmt::print("speed: mean decode speed over that of fewer threads, quiet\n");
+  fmt::print(
+      "speed: mean decode speed divided by that of fewer threads without neighbours\n"
+      "late: how often a compute thread had to wait for a core\n");
 }
 
 Status run_contention(ContentionFlags& flags) {
@@ -162,8 +164,8 @@ Status run_contention(ContentionFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel all, start_with(flags, threads));
   QUIRE_ASSIGN_OR_RETURN(const RunningModel fewer, start_with(flags, fewer_threads));
   if (!flags.as_json) {
-    fmt::print("{}: {} threads, {} fewer, {} neighbours\n", all.bundle.name, threads,
-               flags.num_neighbours, flags.num_neighbours);
+    fmt::print("{}: {} threads, or {} fewer; {} neighbours (busy processes)\n", all.bundle.name,
+               threads, flags.num_neighbours, flags.num_neighbours);
   }
   QUIRE_ASSIGN_OR_RETURN(const std::vector<Measured> measured, measure(flags, all, fewer));
   if (!flags.as_json) {
@@ -182,23 +184,24 @@ Status run_contention(ContentionFlags& flags) {
 void add_contention(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<ContentionFlags>();
   CLI::App& verb = *bench.add_subcommand(
-      "contention", "Prefill and decode speed while other processes keep some cores busy");
+      "contention",
+      "Measure the prefill and decode speed while other processes keep some cores busy");
   cli::add_model_argument(verb, flags->engine);
-  verb.add_option(
-      "--shape", flags->engine.shape,
-      "Random weights in a named shape, such as llama-3.2-1b, or in that of a config.json");
-  verb.add_option("--input-len", flags->input_len, "Prompt tokens")
+  verb.add_option("--shape", flags->engine.shape,
+                  "Use random weights instead of MODEL: in a named shape, such as llama-3.2-1b, or "
+                  "in the shape of a config.json");
+  verb.add_option("--input-len", flags->input_len, "Number of prompt tokens of each request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--output-len", flags->output_len, "Output tokens")
+  verb.add_option("--output-len", flags->output_len, "Number of output tokens of each request")
       ->check(cli::at_least(2))
       ->capture_default_str();
   verb.add_option("--neighbours", flags->num_neighbours,
-                  "Busy processes, fewer than compute threads; the model is loaded a second time "
-                  "with as many threads fewer")
+                  "Number of busy processes, fewer than the compute threads; the model is loaded a "
+                  "second time with that many threads fewer")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--num-rounds", flags->num_rounds, "Rounds after the warm-up")
+  verb.add_option("--num-rounds", flags->num_rounds, "Number of rounds after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();
   cli::add_json_flag(verb, flags->as_json);

@@ -56,7 +56,7 @@ Result<RunningModel> start_for_bench(EngineBenchFlags& flags) {
 void print_machine(const RunningModel& model, const Bound& bound) {
   fmt::print("model    {} ({} weights, {} KV cache)\n", model.bundle.name,
              to_string(model.plan.dtype), to_string(model.plan.kv_dtype));
-  fmt::print("machine  reads {:.1f} GB/s, {} multiply-adds {:.0f} GFLOP/s (measured now)\n",
+  fmt::print("machine  reads {:.1f} GB/s, {} multiply-adds {:.0f} GFLOP/s (just measured)\n",
              bound.read_bytes_per_s() * 1e-9, to_string(bound.math()), bound.peak_flops() * 1e-9);
 }
 
@@ -128,8 +128,8 @@ Result<PhaseTimes> run_phases(const EngineBenchFlags& flags, const RunningModel&
   QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
   if (timing.num_tokens < num_tokens) {
     return invalid_argument(
-        "--json-schema: expected a schema whose answers have {} tokens, got one that had ended "
-        "after {} of {} tokens of all answers",
+        "--json-schema: expected a schema that allows answers of {} tokens, got one whose answers "
+        "ended after {} of {} tokens in all",
         flags.output_len, timing.num_tokens, num_tokens);
   }
   return PhaseTimes{timing.first_token_s,
@@ -208,8 +208,8 @@ Beside beside(const std::vector<LatencyRun>& runs, PhaseTimes LatencyTimes::*tim
 // `what` names what the requests have that the plain run's do not: an adapter or a schema.
 void print_beside(const std::string& what, const Beside& with) {
   fmt::print(
-      "{}: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} ms a step, {:.3f}x the "
-      "speed without (medians of paired runs)\n",
+      "{}: prefill {:.1f} ms, {:.3f} times the plain speed; decode {:.2f} ms per step, {:.3f} "
+      "times the plain speed (medians of paired runs)\n",
       what, with.prefill_ms, with.prefill_speed, with.step_ms, with.decode_speed);
 }
 
@@ -271,7 +271,7 @@ void print_latency(const EngineBenchFlags& flags, const LatencyFigures& figures,
     return;
   }
   fmt::print(
-      "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
+      "decode   {} x {} tokens: {:.2f} ms per step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
       "bound\n",
       batch, flags.output_len, figures.decode_s * 1e3, batch / figures.decode_s,
       figures.decode_bytes_per_s * 1e-9, 100 * figures.decode_share);
@@ -371,16 +371,16 @@ Status run_throughput(EngineBenchFlags& flags) {
 CLI::App& add_common(CLI::App& bench, const char* name, const char* help, EngineBenchFlags& flags) {
   CLI::App& verb = *bench.add_subcommand(name, help);
   cli::add_model_argument(verb, flags.engine);
-  verb.add_option(
-      "--shape", flags.engine.shape,
-      "Random weights in a named shape, such as llama-3.2-1b, or in that of a config.json");
-  verb.add_option("--input-len", flags.input_len, "Prompt tokens")
+  verb.add_option("--shape", flags.engine.shape,
+                  "Use random weights instead of MODEL: in a named shape, such as llama-3.2-1b, or "
+                  "in the shape of a config.json");
+  verb.add_option("--input-len", flags.input_len, "Number of prompt tokens of each request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--output-len", flags.output_len, "Output tokens")
+  verb.add_option("--output-len", flags.output_len, "Number of output tokens of each request")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--seed", flags.seed, "Seed of the prompts")->capture_default_str();
+  verb.add_option("--seed", flags.seed, "Seed of the random prompts")->capture_default_str();
   cli::add_progress_flag(verb, flags.show_progress);
   cli::add_json_flag(verb, flags.as_json);
   cli::add_engine_flags(verb, flags.engine);
@@ -391,17 +391,17 @@ CLI::App& add_common(CLI::App& bench, const char* name, const char* help, Engine
 
 void add_latency(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<EngineBenchFlags>();
-  CLI::App& verb = add_common(bench, "latency",
-                              "Prefill and decode speed of one batch (median of runs)", *flags);
-  verb.add_option("--batch-size", flags->batch_size, "Requests")
+  CLI::App& verb = add_common(
+      bench, "latency",
+      "Measure the prefill and decode speed of one batch (medians of several runs)", *flags);
+  verb.add_option("--batch-size", flags->batch_size, "Number of requests")
       ->check(cli::at_least(1))
       ->capture_default_str();
   cli::add_lora_paths_flag(verb, flags->engine.lora);
-  verb.add_option(
-      "--json-schema", flags->json_schema,
-      "A JSON Schema or a file with one. Measures with and without: answers are JSON of "
-      "it, and it lets them have --output-len tokens");
-  verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
+  verb.add_option("--json-schema", flags->json_schema,
+                  "JSON Schema, or a file with one, that allows answers of --output-len tokens; "
+                  "measures with and without it");
+  verb.add_option("--num-iters", flags->num_iters, "Number of runs after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.callback([flags, &exit_code] {
@@ -412,9 +412,10 @@ void add_latency(CLI::App& bench, int& exit_code) {
 
 void add_throughput(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<EngineBenchFlags>();
-  CLI::App& verb = add_common(bench, "throughput",
-                              "Tokens per second of many requests submitted at once", *flags);
-  verb.add_option("--num-prompts", flags->num_prompts, "Requests")
+  CLI::App& verb = add_common(
+      bench, "throughput",
+      "Measure the tokens per second of many requests that are submitted at once", *flags);
+  verb.add_option("--num-prompts", flags->num_prompts, "Number of requests")
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.callback([flags, &exit_code] {

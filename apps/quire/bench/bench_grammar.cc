@@ -45,7 +45,7 @@ void print_report(const grammar::MaskBenchReport& report) {
              report.num_passing_with_tests, report.num_with_tests);
   fmt::print("{:<32} {:>10}\n", "schemas refused", report.num_not_compiled);
   fmt::print("{:<32} {:>10}\n", "false accepts", report.num_false_accepts);
-  fmt::print("{:<32} {:>10}   ({} but for the order of members)\n", "false rejects",
+  fmt::print("{:<32} {:>10}   ({} only because of the order of members)\n", "false rejects",
              report.num_false_rejects, report.num_false_rejects - report.num_refused_by_order);
   fmt::print("{:<32} {:>10}\n", "masks over budget", report.num_budget_errors);
   print_times("mask p50 / p99 / max, us", report.mask_us, 1);
@@ -100,22 +100,25 @@ Status run_grammar(const GrammarBenchFlags& flags) {
 }  // namespace
 
 void add_grammar(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = *bench.add_subcommand(
-      "grammar", "Structured output over the schemas of MaskBench: what passes, and mask times");
+  CLI::App& verb = *bench.add_subcommand("grammar",
+                                         "Measure structured output over the schemas of MaskBench: "
+                                         "which schemas pass, and the times of masks");
   auto flags = std::make_shared<GrammarBenchFlags>();
-  verb.add_option("SCHEMAS", flags->schemas,
-                  "MaskBench as JSON lines: objects with name, schema and tests (not compressed)")
+  verb.add_option(
+          "SCHEMAS", flags->schemas,
+          "File with MaskBench as JSON lines: objects with name, schema and tests (not compressed)")
       ->required();
-  verb.add_option("--tokenizer", flags->tokenizer, "A tokenizer.json, whose vocabulary is masked")
+  verb.add_option("--tokenizer", flags->tokenizer,
+                  "File tokenizer.json with the vocabulary for which masks are computed")
       ->required();
-  verb.add_option("--every", flags->every, "Take every n-th schema only")
+  verb.add_option("--every", flags->every, "Take only every n-th schema")
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_flag("--any-order", flags->any_order,
-                "Take members in any order (default: in the order of the schema)");
-  verb.add_flag("--json", flags->as_json, "Print the figures as one line of JSON");
+                "Accept the members of objects in any order (default: in the order of the schema)");
+  verb.add_flag("--json", flags->as_json, "Print one line of JSON instead of text");
   verb.add_flag("--verbose", flags->verbose,
-                "A line for each wrong verdict and slow mask: which schema, where and why");
+                "Print a line for each wrong result and slow mask: which schema, where and why");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_grammar(*flags)); });
 }
 

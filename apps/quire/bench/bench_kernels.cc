@@ -102,7 +102,7 @@ Status run_gpu_kernels(const KernelFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   const DeviceInfo info = device->info();
   KernelTable table(
-      fmt::format("{}, {} SMs, {}; bounds by the limits measured now", info.name, info.gpu.num_sms,
+      fmt::format("{}, {} SMs, {}; bounds by the limits just measured", info.name, info.gpu.num_sms,
                   flags.deterministic ? "deterministic" : "not deterministic"),
       flags);
   QUIRE_RETURN_IF_ERROR(
@@ -120,11 +120,10 @@ Status run_kernels(const KernelFlags& flags) {
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
   KernelTable table(
-      fmt::format(
-          "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16, "
-          "{:.0f} GOP/s int8 (measured now)",
-          team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
-          peaks.bf16_gflop_per_s, peaks.int8_gop_per_s),
+      fmt::format("{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s "
+                  "bfloat16, {:.0f} GOP/s int8 (just measured)",
+                  team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
+                  peaks.bf16_gflop_per_s, peaks.int8_gop_per_s),
       flags);
   run_kernel_bench(stream, flags.options, [&](const KernelBenchRow& row) { table.add(row); });
   return table.finish();
@@ -133,24 +132,30 @@ Status run_kernels(const KernelFlags& flags) {
 }  // namespace
 
 void add_kernels(CLI::App& bench, int& exit_code) {
-  CLI::App& verb =
-      *bench.add_subcommand("kernels", "Each kernel at the shapes of real models, with its bound");
+  CLI::App& verb = *bench.add_subcommand(
+      "kernels", "Measure each kernel at the shapes of real models, and show its bound");
   auto flags = std::make_shared<KernelFlags>();
-  verb.add_option("--filter", flags->options.filter, "Only kernels whose name contains this");
+  verb.add_option("--filter", flags->options.filter,
+                  "Measure only kernels whose name contains this text");
   verb.add_option("--rows", flags->options.rows,
-                  "Rows of activations in products, such as 1,2,3 (decode batches and prompts)")
+                  "Numbers of rows of activations in matrix products, such as 1,2,3 (decode "
+                  "batches and prompts)")
       ->delimiter(',')
       ->check(cli::in_range(1, 65536));
-  verb.add_option("--device", flags->device, "cpu, or cuda: a GPU's kernels")
+  verb.add_option("--device", flags->device,
+                  "Device whose kernels are measured: cpu, or cuda (a GPU)")
       ->check(cli::one_of({"cpu", "cuda"}))
       ->capture_default_str();
-  verb.add_flag("--deterministic,!--no-deterministic", flags->deterministic,
-                "GPU: kernels whose bits do not depend on the batch (on)");
-  verb.add_option("--isa", flags->isa,
-                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core, "
-                  "avx512-vnni: without later additions")
+  verb.add_flag(
+      "--deterministic,!--no-deterministic", flags->deterministic,
+      "On a GPU: measure the kernels whose bits do not depend on the batch (default: on)");
+  verb.add_option(
+          "--isa", flags->isa,
+          "Instruction set of the CPU kernels: auto (the best of this machine), portable, avx2, "
+          "avx512 or amx; avx2-core, avx512-core and avx512-vnni leave out later additions to them")
       ->capture_default_str();
-  verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
+  verb.add_option("--threads", flags->num_threads,
+                  "Number of compute threads; 0: one per physical core")
       ->check(cli::in_range(0, 1024));
   cli::add_progress_flag(verb, flags->show_progress);
   cli::add_json_flag(verb, flags->as_json);

@@ -56,8 +56,9 @@ void print_distribution(const char* name, const Distribution& d) {
 }
 
 void print_summary(const LoadResult& result, const LoadSummary& s) {
-  fmt::print("requests             {} completed, {} failed in {:.2f} s (at most {} at once)\n",
-             s.completed, s.failed, result.duration_s, result.max_concurrent_requests);
+  fmt::print(
+      "requests             {} completed, {} failed in {:.2f} s (at most {} at the same time)\n",
+      s.completed, s.failed, result.duration_s, result.max_concurrent_requests);
   fmt::print("tokens               {} in, {} out\n", s.input_tokens, s.output_tokens);
   fmt::print(
       "throughput           {:.2f} requests/s, {:.1f} output tokens/s (peak {:.0f}), {:.1f} "
@@ -166,58 +167,70 @@ Status run_serve_bench(ServeBenchFlags& flags) {
 
 void add_serve(CLI::App& bench, int& exit_code) {
   CLI::App& verb = *bench.add_subcommand(
-      "serve", "Load a running server with streaming requests (docs/metrics.md)");
+      "serve", "Measure a running server with streaming requests (docs/metrics.md)");
   auto flags = std::make_shared<ServeBenchFlags>();
   LoadOptions& load = flags->load;
-  verb.add_option("--backend", flags->backend, "openai (completions) or openai-chat")
+  verb.add_option(
+          "--backend", flags->backend,
+          "Route of the requests: openai (/v1/completions) or openai-chat (/v1/chat/completions)")
       ->check(cli::one_of({"openai", "openai-chat"}))
       ->capture_default_str();
   verb.add_option("--host", load.host, "Name or IP address of the server")->capture_default_str();
-  verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
-  verb.add_option("--api-key", load.api_key, "Key to send");
-  verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
+  verb.add_option("--port", load.port, "TCP port of the server")->capture_default_str();
+  verb.add_option("--api-key", load.api_key, "API key of the server");
+  verb.add_option("--model", load.model, "Name of the model; default: the first of /v1/models");
   verb.add_option("--num-prompts", flags->num_requests,
-                  "Requests; default 1000, or the whole trace")
+                  "Number of requests; default: 1000, or the whole trace")
       ->check(cli::at_least(1));
   verb.add_option("--trace", flags->trace,
-                  "Send this trace (quire simulate --save-trace, Azure, Mooncake …), not random "
-                  "prompts");
-  verb.add_option("--trace-format", flags->trace_format, "As in quire simulate");
-  verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")
+                  "Send the requests of this trace (quire simulate --save-trace, Azure, Mooncake "
+                  "…) instead of random prompts");
+  verb.add_option("--trace-format", flags->trace_format,
+                  "Format of the trace, as in quire simulate");
+  verb.add_option("--num-warmups", load.num_warmups,
+                  "Number of warm-up requests, which are not counted")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--random-input-len", load.input_len, "Prompt tokens")
+  verb.add_option("--random-input-len", load.input_len, "Mean number of prompt tokens")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--random-output-len", load.output_len, "Output tokens")
+  verb.add_option("--random-output-len", load.output_len, "Mean number of output tokens")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--random-range-ratio", load.range_ratio, "Lengths vary by this share either way")
+  verb.add_option("--random-range-ratio", load.range_ratio,
+                  "Largest random deviation of the lengths, as a share of them")
       ->check(cli::between(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")
+  verb.add_option("--random-prefix-len", load.prefix_len,
+                  "Number of tokens of a prefix that all prompts share")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0 or inf: all at once")
+  verb.add_option("--request-rate", load.request_rate,
+                  "Arrival rate in requests per second; 0 or inf: all at once")
       ->check(cli::between(0.0, std::numeric_limits<double>::infinity()))
       ->capture_default_str();
-  verb.add_option("--burstiness", load.burstiness, "1: Poisson arrivals, below: burstier")
+  verb.add_option("--burstiness", load.burstiness,
+                  "Shape of the arrivals: 1 gives Poisson arrivals; smaller values give bursts")
       ->check(cli::above_zero())
       ->capture_default_str();
-  verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
+  verb.add_option("--max-concurrency", load.max_concurrency,
+                  "Largest number of requests at the same time; 0: no limit")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)")
+  verb.add_option("--goodput", flags->goodput,
+                  "Limits in milliseconds that a good request meets, for example ttft:500 tpot:50; "
+                  "the goodput counts only good requests")
       ->delimiter(',');
   verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos,
-                "Always generate the full length (on)");
-  verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
+                "Generate the full length even after an end token (default: on)");
+  verb.add_option("--seed", load.seed, "Seed of random lengths, prompts and arrivals")
       ->capture_default_str();
   cli::add_progress_flag(verb, flags->show_progress);
   cli::add_json_flag(verb, flags->as_json);
-  verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
-  verb.add_option("--save-trace", flags->save_trace,
-                  "Write what was sent and when, for quire simulate --trace");
+  verb.add_option("--save-result", flags->save_result, "Write all figures as JSON to this file");
+  verb.add_option(
+      "--save-trace", flags->save_trace,
+      "Write the requests that were sent, and their times, as a trace for quire simulate --trace");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_serve_bench(*flags)); });
 }
 

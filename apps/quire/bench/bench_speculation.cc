@@ -215,7 +215,7 @@ Status run_speculation(SpeculationFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(flags.engine));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<SpeculationWork> works, work_of(flags, model));
   if (!flags.as_json) {
-    fmt::print("{}, {}: medians of {} pairs of runs in turn, after the prompts\n",
+    fmt::print("{}, {}: decode speed, medians of {} pairs of runs without and with drafts\n",
                model.bundle.name, flags.engine.speculative_config, flags.num_repeats);
     fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams",
                "tokens/s off", "on", "ratio", "drafts/token", "accepted %");
@@ -241,7 +241,7 @@ Status run_speculation(SpeculationFlags& flags) {
                                                      {"kb_a_token", drafter.kb_a_token}}}});
     return {};
   }
-  fmt::print("suffix drafter at {} tokens: {:.2f} us a request and step, {:.2f} KB a token\n",
+  fmt::print("suffix drafter at {} tokens: {:.2f} us per request and step, {:.2f} KB per token\n",
              kDrafterContext, drafter.us_a_step, drafter.kb_a_token);
   return {};
 }
@@ -250,30 +250,33 @@ Status run_speculation(SpeculationFlags& flags) {
 
 void add_speculation(CLI::App& bench, int& exit_code) {
   CLI::App& verb = *bench.add_subcommand(
-      "speculation", "The same work with and without drafts, in turn, in one process");
+      "speculation", "Measure the same work with and without drafts, in turn, in one process");
   auto flags = std::make_shared<SpeculationFlags>();
   cli::add_model_argument(verb, flags->engine);
   cli::add_engine_flags(verb, flags->engine);
-  verb.add_option("--shape", flags->engine.shape,
-                  "Random weights in a named shape or in that of a config.json");
+  verb.add_option(
+      "--shape", flags->engine.shape,
+      "Use random weights instead of MODEL: in a named shape, or in the shape of a config.json");
   verb.add_option("--dataset", flags->dataset,
-                  "File of JSON lines {\"name\", \"prompt\", \"answer\"}: answers are made to come "
-                  "out, without one the model's own does");
+                  "File of JSON lines {\"name\", \"prompt\", \"answer\"}; answers are forced; "
+                  "without one the model answers itself");
   verb.add_option("--acceptance", flags->acceptance,
-                  "Only prompts behind which each draft comes out with this probability, whatever "
-                  "the model says: for drafters with random weights")
+                  "Measure only random prompts, and accept each draft with this probability, "
+                  "whatever the model samples (for drafters with random weights)")
       ->check(CLI::Range(0.0, 1.0));
-  verb.add_option("--filter", flags->filter, "Only work whose name contains this");
-  verb.add_option("--num-tokens", flags->num_tokens, "Most tokens of a prompt, and of an answer")
+  verb.add_option("--filter", flags->filter, "Measure only work whose name contains this text");
+  verb.add_option("--num-tokens", flags->num_tokens,
+                  "Largest number of tokens of a prompt, and of an answer")
       ->check(cli::at_least(16))
       ->capture_default_str();
-  verb.add_option("--num-streams", flags->num_streams, "Streams of the runs in a crowd")
+  verb.add_option("--num-streams", flags->num_streams,
+                  "Number of streams in the runs with several streams")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--num-repeats", flags->num_repeats, "Pairs of runs")
+  verb.add_option("--num-repeats", flags->num_repeats, "Number of pairs of runs")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--seed", flags->seed, "Seed of made-up texts")->capture_default_str();
+  verb.add_option("--seed", flags->seed, "Seed of the random texts")->capture_default_str();
   cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_speculation(*flags)); });
 }

@@ -62,12 +62,15 @@ sim::Workload random_workload(const LoadOptions& options) {
 }
 
 Status check_trace(const sim::Workload& trace, const LoadOptions& options) {
-  if (options.chat) return invalid_argument("--trace: expected --backend openai");
+  if (options.chat)
+    return invalid_argument(
+        "--trace: expected --backend openai, because a trace has token ids and no messages");
   const bool has_turns = std::any_of(trace.requests.begin(), trace.requests.end(),
                                      [](const sim::SimRequest& r) { return r.previous >= 0; });
   if (has_turns || (trace.closed_loop && trace.closed_loop->think_ns > 0)) {
     return invalid_argument(
-        "--trace: expected requests with times of their own, or a closed loop without think time");
+        "--trace: expected requests with arrival times of their own, or a closed loop without "
+        "think time; got turns or think times");
   }
   return {};
 }

@@ -86,10 +86,9 @@ void explain_share(double largest) {
   constexpr double kAbove = 1.005;  // a share above it is printed as 101 % or more
   if (largest < kAbove) return;
   fmt::print(
-      "A share above 100 %: the bound is what the machine gave when it was probed. It was faster "
-      "during\nthe run, as shared machines are by turns, or what the bound reads from memory lay "
-      "in a "
-      "cache.\n");
+      "A share above 100 %: the bound uses the speed that the probe measured. The machine was "
+      "faster\nduring the run, because the speed of shared machines varies, or data came from a "
+      "cache instead of\nmemory.\n");
 }
 
 namespace {
@@ -128,7 +127,7 @@ void print_step_use(const StepUse& use, double wall_s) {
       use.num_steps, 100 * shares.execute, 100 * shares.forward, 100 * shares.logits,
       100 * shares.sample, 100 * shares.inputs);
   fmt::print(
-      "host, ms a step      scheduling {:.3f}, text and streams {:.3f}, between steps {:.3f}",
+      "host, ms per step    scheduling {:.3f}, text and streams {:.3f}, between steps {:.3f}",
       shares.schedule_ms, shares.update_ms, shares.between_ms);
   if (use.http_cpu_s > 0) fmt::print("; CPU of HTTP threads {:.3f}", shares.http_cpu_ms);
   fmt::print("\n");

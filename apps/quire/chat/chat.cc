@@ -37,7 +37,7 @@ Result<int> run_chat(ChatFlags& flags, const SamplingFlags& sampling) {
     catch_interrupts();
     const bool is_builtin = flags.engine.model.empty();
     note("{}{}", session->llm().info().name,
-         is_builtin ? ": a demo of 3.5 million parameters; name a model for real answers" : "");
+         is_builtin ? ": a demo of 3.5 million parameters; give a MODEL for useful answers" : "");
     fmt::print(stderr, "{}", ChatSession::help());
   }
   while (const auto message = next_message(is_interactive)) {
@@ -53,7 +53,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand("chat", "Talk to a model in the terminal");
   auto flags = std::make_shared<ChatFlags>();
   add_model_argument(verb, flags->engine);
-  verb.add_option("--system", flags->system, "System message");
+  verb.add_option("--system", flags->system, "System message at the beginning of the conversation");
   add_chat_template_flag(verb, flags->engine);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);

@@ -32,14 +32,17 @@ std::string share_of_limit(uint64_t bound_us, uint64_t step_us) {
                      100 * static_cast<double>(bound_us) / static_cast<double>(step_us));
 }
 
+std::string turns_text(size_t num_turns) {
+  return num_turns == 1 ? "1 turn" : fmt::format("{} turns", num_turns);
+}
+
 }  // namespace
 
 const char* ChatSession::help() {
-  return "/reset (or /clear) forgets the conversation, /system TEXT sets the system message\n"
-         "/save FILE and /load FILE keep a conversation, /model MODEL goes on with another model\n"
-         "/image FILE shows a picture with the next question, where the model reads them\n"
-         "/stats says how much was said and how fast, /exit leaves; Ctrl-C stops an answer, Ctrl-D "
-         "leaves\n";
+  return "/reset (or /clear) forgets the conversation, /system TEXT sets the system message\n/save "
+         "FILE and /load FILE keep a conversation, /model MODEL switches the model\n/image FILE "
+         "shows a picture with the next question, if the model reads images\n/stats shows tokens "
+         "and speed, /exit leaves; Ctrl-C stops an answer, Ctrl-D leaves\n";
 }
 
 Result<std::unique_ptr<ChatSession>> ChatSession::open(EngineArgs args,
@@ -94,7 +97,7 @@ void ChatSession::say_how_it_ended(const RequestOutput& output) const {
     note("the answer was cut: the context of {} tokens (--max-model-len) is full",
          room_.max_model_len);
   } else if (choice.finish_reason == "length") {
-    note("the answer was cut after {} tokens, the most of one answer (--max-tokens)",
+    note("the answer was cut after {} tokens, the limit of one answer (--max-tokens)",
          answer_tokens);
   }
   if (is_interactive_) {
@@ -108,7 +111,7 @@ void ChatSession::say_how_fast(const RequestOutput& output, const LLMStats& befo
   if (!is_interactive_) return;
   const LLMStats now = llm_->stats();
   const auto num_tokens = static_cast<double>(output.choices[0].token_ids.size());
-  note("{} tokens in {:.1f} s, {:.0f} a second{}", num_tokens, seconds,
+  note("{} tokens in {:.1f} s, {:.0f} per second{}", num_tokens, seconds,
        num_tokens / std::max(seconds, 1e-6),
        share_of_limit(now.step_bound_us - before.step_bound_us, now.step_us - before.step_us));
 }
@@ -120,9 +123,10 @@ Status ChatSession::answer(const std::string& question) {
   };
   QUIRE_ASSIGN_OR_RETURN(const ChatPrompt prompt, history_.ask(question, room_, count_tokens));
   if (prompt.num_dropped_turns > 0) {
-    note("the conversation outgrew the context of {} tokens: the oldest {} of its turns {} dropped",
-         room_.max_model_len, prompt.num_dropped_turns,
-         prompt.num_dropped_turns == 1 ? "was" : "were");
+    note("the conversation no longer fits the context of {} tokens; its oldest {} dropped",
+         room_.max_model_len,
+         prompt.num_dropped_turns == 1 ? "turn was"
+                                       : fmt::format("{} turns were", prompt.num_dropped_turns));
   }
   const LLMStats before = llm_->stats();
   const Clock::time_point begin = Clock::now();
@@ -143,8 +147,8 @@ void ChatSession::say_stats() const {
                            ? 0
                            : 100 * static_cast<double>(stats.prefix_cache_hits) /
                                  static_cast<double>(stats.prefix_cache_queries);
-  note("{}: {} answers in {:.1f} s, {} turns in the conversation", llm_->info().name, num_answers_,
-       answer_s_, history_.num_turns());
+  note("{}: {} answers in {:.1f} s, {} in the conversation", llm_->info().name, num_answers_,
+       answer_s_, turns_text(history_.num_turns()));
   note("{} prompt tokens, {:.0f} % of them from the cache; {} tokens generated{}",
        stats.prompt_tokens, share, stats.generation_tokens,
        share_of_limit(stats.step_bound_us, stats.step_us));
@@ -154,7 +158,7 @@ Status ChatSession::save(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
   file << conversation_text(history_.messages()) << std::flush;
   if (!file) return unavailable("{}: cannot be written", path);
-  note("{} turns are in {}", history_.num_turns(), path);
+  note("saved {} to {}", turns_text(history_.num_turns()), path);
   return {};
 }
 
@@ -165,7 +169,7 @@ Status ChatSession::load_conversation(const std::string& path) {
   Result<std::vector<ChatMessage>> messages = parse_conversation(text.view());
   if (!messages.ok()) return messages.status().with_context(path);
   history_.restore(std::move(messages).value());
-  note("{} turns of {}", history_.num_turns(), path);
+  note("loaded {} from {}", turns_text(history_.num_turns()), path);
   return {};
 }
 
@@ -192,7 +196,7 @@ Status ChatSession::change_model(const std::string& path) {
     QUIRE_RETURN_IF_ERROR(load());
     return status;
   }
-  note("{}, a context of {} tokens", llm_->info().name, room_.max_model_len);
+  note("the model is now {}, with a context of {} tokens", llm_->info().name, room_.max_model_len);
   return {};
 }
 

@@ -71,7 +71,9 @@ Status run_probe(const ProbeFlags& flags) {
                                ? machine_hardware_path({.num_threads = flags.num_threads})
                                : flags.output;
   if (path.empty()) {
-    return invalid_argument("expected HOME or XDG_CACHE_HOME to be set, or --output FILE");
+    return invalid_argument(
+        "expected --output FILE, or one of the variables HOME and XDG_CACHE_HOME; got none of "
+        "them");
   }
   QUIRE_RETURN_IF_ERROR(keep_hardware(hardware, path));
   if (flags.as_json) {
@@ -103,8 +105,8 @@ Status join_step_log(const std::string& path, std::string_view text, std::option
   if (!all) {
     all = std::move(log);
   } else if (format_header(log.header) != format_header(all->header)) {
-    return invalid_argument("{}: expected a log of {} like the ones before, got one of {}", path,
-                            all->header.model.name, log.header.model.name);
+    return invalid_argument("{}: expected a step log of {}, as the ones before it, got one of {}",
+                            path, all->header.model.name, log.header.model.name);
   } else {
     all->steps.insert(all->steps.end(), log.steps.begin(), log.steps.end());
   }
@@ -236,7 +238,7 @@ Status check_written(const std::vector<Table>& tables, const std::string& text,
   QUIRE_ASSIGN_OR_RETURN(const Reports before, judge(tables, replaced));
   const Status status = check_not_worse(after, before);
   if (status.ok()) return {};
-  return invalid_argument("{}: {}; nothing is written, --allow-worse insists", path,
+  return invalid_argument("{}: {}; nothing is written; use --allow-worse to write it anyway", path,
                           status.message());
 }
 
@@ -273,7 +275,10 @@ Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware
     QUIRE_ASSIGN_OR_RETURN(table.text, read_input(path));
     const bool steps = table.text.starts_with("{");
     if (steps && flags.judge_only) {
-      return invalid_argument("{}: quire roofline residuals judges by step logs", path);
+      return invalid_argument(
+          "{}: expected tables with --judge-only, got a step log, by which quire roofline "
+          "residuals judges",
+          path);
     } else if (steps) {
       QUIRE_RETURN_IF_ERROR(join_step_log(path, table.text, inputs.steps));
     } else if (table.has("mla_dtype")) {
@@ -291,7 +296,7 @@ Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware
 
 Status run_calibrate(const CalibrateFlags& flags) {
   if (flags.output.empty() && !flags.judge_only) {
-    return invalid_argument("expected --output FILE for what is fitted, or --judge-only");
+    return invalid_argument("expected --output FILE for the fitted description, or --judge-only");
   }
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
   QUIRE_ASSIGN_OR_RETURN(const Hardware start,
@@ -331,10 +336,12 @@ Status run_calibrate(const CalibrateFlags& flags) {
 void add_probe(CLI::App& roofline, int& exit_code) {
   auto flags = std::make_shared<ProbeFlags>();
   CLI::App& verb = *roofline.add_subcommand(
-      "probe", "Measure this machine and keep it as its hardware description");
-  verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
+      "probe", "Measure this machine and store the result as its hardware description");
+  verb.add_option("--threads", flags->num_threads,
+                  "Number of compute threads; 0: one per physical core")
       ->check(cli::in_range(0, 1024));
-  verb.add_option("--output", flags->output, "File to write; nothing: the one that auto reads");
+  verb.add_option("--output", flags->output,
+                  "File to write; default: the file that --hardware auto reads");
   cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_probe(*flags)); });
 }
@@ -343,23 +350,27 @@ void add_calibrate(CLI::App& roofline, int& exit_code) {
   auto flags = std::make_shared<CalibrateFlags>();
   CLI::App& verb = *roofline.add_subcommand(
       "calibrate", "Fit a hardware description to step logs or tables of operator times");
-  verb.add_option("FILE", flags->inputs, "Step logs (--step-log) or CSV tables")->required();
+  verb.add_option("FILE", flags->inputs,
+                  "Step logs (of --step-log) or CSV tables of operator times")
+      ->required();
   verb.add_option("--hardware", flags->hardware,
-                  "Where to start, as in quire roofline: its limits stay, and what it says of "
-                  "attention counts where steps cannot tell")
+                  "Description to start from, as in quire roofline. Its limits stay, and its "
+                  "attention constants are used where steps do not determine them")
       ->capture_default_str();
-  verb.add_option("--threads", flags->num_threads, "With --hardware auto: threads of the run")
+  verb.add_option("--threads", flags->num_threads,
+                  "With --hardware auto: number of compute threads of the measured run; 0: one per "
+                  "physical core")
       ->check(cli::in_range(0, 1024));
-  verb.add_option("--output", flags->output, "Hardware description to write");
+  verb.add_option("--output", flags->output, "File for the fitted hardware description");
   verb.add_flag("--judge-only", flags->judge_only,
-                "Fit nothing: tables judge the description as it is");
-  verb.add_flag("--allow-worse", flags->allow_worse,
-                "Write the description even where tables say that it is worse than the one that it "
-                "replaces");
-  verb.add_option("--name", flags->name, "Its name");
+                "Do not fit; only judge the description by the tables");
+  verb.add_flag(
+      "--allow-worse", flags->allow_worse,
+      "Write the description even if it predicts the tables worse than the one that it replaces");
+  verb.add_option("--name", flags->name, "Name of the fitted hardware description");
   cli::add_json_flag(verb, flags->as_json);
   verb.add_flag("--allow-overloaded", flags->steps.allow_overloaded,
-                "Accept logs in which requests wait most of the time");
+                "Accept step logs in which requests wait most of the time");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_calibrate(*flags)); });
 }
 

@@ -17,7 +17,7 @@ std::string untuned_text(const FitReport& fit) {
   if (!fit.untuned) return "";
   return fmt::format(
       "\n{:<24} takes {:.1f} times as long as bfloat16 weights of the same shapes: no server would "
-      "choose this kernel, and nothing is fitted to it (--allow-worse insists)",
+      "choose this kernel, and nothing is fitted to it (use --allow-worse to fit it anyway)",
       "", fit.times_bf16);
 }
 
@@ -25,13 +25,15 @@ void print_fit(const FitReport& fit) {
   const std::string dispatched =
       fit.num_dispatched == 0
           ? ""
-          : fmt::format(", {} as long as the host's dispatch left out", fit.num_dispatched);
+          : fmt::format(", left out {} samples that are as short as the host's dispatch",
+                        fit.num_dispatched);
   fmt::print(
       "{:<24} {} + {} samples{}{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} "
       "%){}{}\n",
       fit.what, fit.num_train, fit.num_test,
-      fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
-                             : "",
+      fit.num_impossible > 0
+          ? fmt::format(", left out {} that are faster than possible", fit.num_impossible)
+          : "",
       dispatched, fit.train_mape, fit.test_mape, fit.test_bias,
       fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "",
       untuned_text(fit));

@@ -180,12 +180,17 @@ Status run_residuals(const ResidualFlags& flags) {
 void add_residuals(CLI::App& roofline, int& exit_code) {
   auto flags = std::make_shared<ResidualFlags>();
   CLI::App& verb = *roofline.add_subcommand(
-      "residuals", "Judge a hardware description by a step log: predicted against measured");
-  verb.add_option("STEPLOG", flags->log, "What serve --step-log wrote")->required();
-  verb.add_option("--hardware", flags->hardware, "As in quire roofline")->capture_default_str();
+      "residuals",
+      "Judge a hardware description by a step log: compare predicted with measured times");
+  verb.add_option("STEPLOG", flags->log, "Step log that quire serve --step-log wrote")->required();
+  verb.add_option("--hardware", flags->hardware,
+                  "Hardware description to judge, as in quire roofline")
+      ->capture_default_str();
   cli::add_json_flag(verb, flags->as_json);
-  verb.add_option("--csv", flags->csv, "One row per step");
-  verb.add_option("--plot", flags->plot, "FILE.svg: predicted / measured over tokens");
+  verb.add_option("--csv", flags->csv, "Write one row per step to this CSV file");
+  verb.add_option(
+      "--plot", flags->plot,
+      "Write a plot to FILE.svg: predicted divided by measured time, over the tokens of the step");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_residuals(*flags)); });
 }
 

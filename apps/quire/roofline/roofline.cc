@@ -41,7 +41,9 @@ Result<NumberFormat> format_of(const std::string& name) {
   const std::optional<NumberFormat> format = parse_number_format(name);
   if (!format) {
     return invalid_argument(
-        "expected float32, bfloat16, fp8, int8, int4, mxfp4, nvfp4, q4_k …, got {}", name);
+        "expected a format such as float32, bfloat16, fp8, int8, int4, mxfp4, nvfp4 or q4_k, got "
+        "{}",
+        name);
   }
   return *format;
 }
@@ -65,7 +67,8 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
   QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
   if (fidelity == Fidelity::kTable) {
     return invalid_argument(
-        "--fidelity: expected analytic or bound, got table: tables are of one device");
+        "--fidelity: expected analytic or bound, got table; tables describe one device and cannot "
+        "compare several");
   }
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
   std::vector<CostModel> columns;
@@ -144,43 +147,51 @@ Status run_roofline(const Flags& given) {
 }
 
 constexpr const char* kModelHelp =
-    "Folder with a config.json, the file, a .gguf file or a step log; nothing: the built-in model";
+    "Folder with a config.json, that file, a .gguf file or a step log; default: the built-in model";
 constexpr const char* kHardwareHelp =
-    "auto (this machine), a JSON file, or a known device: h100-sxm, h200-sxm, b200, a100-sxm, "
-    "l40s, rtx-4090 …";
+    "Hardware to compute for: auto (this machine), a JSON file, or a known device: h100-sxm, "
+    "h200-sxm, b200, a100-sxm, l40s, rtx-4090 …";
 
 void add_model_flags(CLI::App& verb, Flags& flags) {
-  verb.add_option("--weights", flags.weights, "Store the weights as fp8, int8, int4, q4_k …");
-  verb.add_option("--kv-cache-dtype", flags.kv, "Store the KV cache as fp8 …");
-  verb.add_option("--tensor-parallel-size,--tp", flags.parallelism.tp, "Devices per layer")
+  verb.add_option(
+      "--weights", flags.weights,
+      "Compute with weights stored as fp8, int8, int4, q4_k …; default: as the model has them");
+  verb.add_option("--kv-cache-dtype", flags.kv,
+                  "Compute with a KV cache stored as fp8 …; default: as the model has it");
+  verb.add_option("--tensor-parallel-size,--tp", flags.parallelism.tp,
+                  "Number of devices that share every layer")
       ->check(cli::at_least(1));
-  verb.add_option("--pipeline-parallel-size,--pp", flags.parallelism.pp, "Stages of layers")
+  verb.add_option("--pipeline-parallel-size,--pp", flags.parallelism.pp,
+                  "Number of pipeline stages")
       ->check(cli::at_least(1));
-  verb.add_option("--expert-parallel-size,--ep", flags.parallelism.ep, "Devices that share experts")
+  verb.add_option("--expert-parallel-size,--ep", flags.parallelism.ep,
+                  "Number of devices that share the experts")
       ->check(cli::at_least(1));
   verb.add_option("--data-parallel-size,--dp", flags.parallelism.dp,
-                  "Replicas of attention that share experts")
+                  "Number of replicas of the attention layers that share the experts")
       ->check(cli::at_least(1));
 }
 
 void add_shape_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--routing-skew", flags.routing_skew,
-                  "Of models with experts: exponent of the power law by which tokens choose them; "
-                  "0: all alike. quire simulate takes 1.01 where it is told nothing")
+                  "For models with experts: exponent of the power law by which tokens choose "
+                  "experts; 0: uniform. The default of quire simulate is 1.01")
       ->check(cli::between(0, 4))
       ->capture_default_str();
   verb.add_option("--fidelity", flags.fidelity,
-                  "bound, analytic, table or auto: table where there are tables of this device")
+                  "How times are predicted: bound (perfect kernels, no overhead), analytic (fitted "
+                  "formulas), table (measured operators) or auto (table if there are tables of "
+                  "this device, else analytic)")
       ->capture_default_str();
   verb.add_option("--batch", flags.report.batch_sizes, "Batch sizes of decode steps")
       ->delimiter(',')
       ->check(cli::in_range(1, 65536))
       ->capture_default_str();
-  verb.add_option("--context", flags.report.contexts, "Contexts of decode steps")
+  verb.add_option("--context", flags.report.contexts, "Context lengths of decode steps")
       ->delimiter(',')
       ->check(cli::in_range(8, 1 << 24))
       ->capture_default_str();
-  verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts")
+  verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts in tokens")
       ->delimiter(',')
       ->check(cli::in_range(2, 1 << 24))
       ->capture_default_str();
@@ -188,7 +199,7 @@ void add_shape_flags(CLI::App& verb, Flags& flags) {
 
 void add_output_flags(CLI::App& verb, Flags& flags) {
   cli::add_json_flag(verb, flags.as_json);
-  verb.add_option("--plot", flags.plot, "Write the picture: FILE.svg or FILE.html")
+  verb.add_option("--plot", flags.plot, "Write the plot to FILE.svg or FILE.html")
       ->check([](const std::string& path) {
         return path.ends_with(".svg") || path.ends_with(".html")
                    ? std::string()
@@ -204,7 +215,7 @@ void add_compare(CLI::App& roofline, int& exit_code) {
   };
   auto sides = std::make_shared<Sides>();
   CLI::App& verb = *roofline.add_subcommand(
-      "compare", "Models and devices side by side, each against the first");
+      "compare", "Compare models and devices side by side, each with the first");
   verb.add_option("MODELS", sides->models, kModelHelp);
   verb.add_option("--hardware", sides->devices, kHardwareHelp)->delimiter(',');
   add_model_flags(verb, sides->flags);
@@ -227,21 +238,24 @@ Result<std::string> read_input(const std::string& path) {
 namespace quire::cli {
 
 void add_roofline(CLI::App& app, int& exit_code) {
-  CLI::App& verb = *app.add_subcommand(
-      "roofline", "What the hardware allows a model: bounds, predictions, what would help");
+  CLI::App& verb = *app.add_subcommand("roofline",
+                                       "Show how fast the hardware lets a model run: bounds, "
+                                       "predictions and what would make it faster");
   auto flags = std::make_shared<roofline::Flags>();
   verb.add_option("MODEL", flags->model, roofline::kModelHelp);
   verb.add_option("--hardware", flags->hardware, roofline::kHardwareHelp)->capture_default_str();
   roofline::add_model_flags(verb, *flags);
   roofline::add_shape_flags(verb, *flags);
   verb.add_option("--tables", flags->tables,
-                  "CSV files of operator times or folders of them, for --fidelity table")
+                  "CSV files with measured operator times, or folders with such files, for "
+                  "--fidelity table")
       ->delimiter(',');
-  verb.add_option("--image-size", flags->report.image_size,
-                  "Show what an image of WIDTHxHEIGHT pixels takes, of a model that reads images");
+  verb.add_option(
+      "--image-size", flags->report.image_size,
+      "Show the cost of an image of WIDTHxHEIGHT pixels, for a model that reads images");
   CLI::Option* const explain =
       verb.add_flag("--explain", flags->report.explain,
-                    "Why the listed steps take what they take: the arithmetic, in words");
+                    "Explain the times of the listed steps: show the arithmetic in words");
   roofline::add_output_flags(verb, *flags);
   explain->excludes("--json");
   roofline::add_compare(verb, exit_code);

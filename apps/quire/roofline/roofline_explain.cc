@@ -59,7 +59,7 @@ class Explanation {
     line("{}: {} FLOP / {} {} FLOP/s = {}; {}B / {}B/s = {}", part.name, scaled(part.flops),
          scaled(peak), to_string(hardware_.effective_math(math)), time_text(compute_us),
          scaled(part.bytes), scaled(hardware_.memory_bytes_per_s), time_text(memory_us));
-    line("  at least {} (kernel by kernel the longer of the two), {} predicted",
+    line("  bound {} (for each kernel the longer of the two times), {} predicted",
          time_text(part.bound_us), time_text(part.predicted_us));
   }
 
@@ -69,9 +69,9 @@ class Explanation {
     const double peak = hardware_.peak(hardware_.effective_math(shape_.weights.math));
     const double bend = peak / hardware_.memory_bytes_per_s;
     const double tokens = bend * shape_.weights.bytes() / 2;
-    line("the roof bends at {:.0f} FLOP/byte; a weight of {:g} bits does 2 FLOP a token, so its",
+    line("the roof bends at {:.0f} FLOP/byte; a weight of {:g} bits needs 2 FLOP per token, so its",
          bend, shape_.weights.bits);
-    line("  product is bound by reading it below {:.0f} tokens a step; this step has {}", tokens,
+    line("  product is bound by memory below {:.0f} tokens per step; this step has {}", tokens,
          step_.num_tokens);
   }
 
@@ -98,23 +98,23 @@ class Explanation {
   static std::string_view remedy(Term term) {
     switch (term) {
       case Term::kWeights:
-        return "weights are read once a step whatever the batch: more requests a step, fewer bits "
-               "a weight or more devices help";
+        return "weights are read once per step, whatever the batch is; more requests per step, "
+               "fewer bits per weight or more devices help";
       case Term::kKv:
-        return "every request reads its own keys and values: a smaller cache format, shorter "
+        return "every request reads its own keys and values; a smaller cache format, shorter "
                "contexts or more bandwidth help";
       case Term::kActivations:
-        return "values between kernels go through memory: fused kernels help";
+        return "values between kernels go through memory; fused kernels help";
       case Term::kCompute:
-        return "the multipliers are busy: a narrower number format, more devices or fewer tokens "
-               "help";
+        return "the arithmetic units are busy; a narrower number format, more devices or fewer "
+               "tokens help";
       case Term::kNetwork:
-        return "devices wait for each other: fewer of them, or faster links, help";
+        return "devices wait for each other; fewer devices or faster links help";
       case Term::kLaunch:
       case Term::kHost:
         break;
     }
-    return "the program around the kernels: larger steps help";
+    return "the program around the kernels takes the time; larger steps help";
   }
 
   const Hardware& hardware_;
@@ -142,7 +142,7 @@ std::string explain_step(const CostModel& model, const StepShape& step, std::str
   const Part network = sum_of("between devices", costs,
                               {Kernel::kAllReduce, Kernel::kAllToAll, Kernel::kPipelineHop});
   if (network.predicted_us > 0) {
-    text.line("between devices: at least {}, {} predicted", time_text(network.bound_us),
+    text.line("between devices: bound {}, {} predicted", time_text(network.bound_us),
               time_text(network.predicted_us));
   }
   text.add_bend();

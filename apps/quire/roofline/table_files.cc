@@ -99,8 +99,9 @@ Result<std::shared_ptr<const OperatorTables>> load_tables(std::span<const std::s
     for (const std::string& file : files) QUIRE_RETURN_IF_ERROR(read_table(file, false, samples));
   }
   if (samples.gemm.empty() && samples.attention.empty() && samples.experts.empty()) {
-    return invalid_argument("--fidelity table: no rows of known operators and types in {}",
-                            all.front());
+    return invalid_argument(
+        "--fidelity table: expected rows of known operators and types in {}, found none",
+        all.front());
   }
   return std::make_shared<const OperatorTables>(hardware, samples.gemm, samples.attention,
                                                 samples.experts);

@@ -7,11 +7,10 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/nearest_name.h"
+#include "base/text_fields.h"
 
 namespace quire::cli {
 namespace {
@@ -50,14 +49,6 @@ std::string value_of(const Arguments& arguments, const std::string& name) {
   return {};
 }
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open()) return not_found("--config: {} cannot be read", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
-}
-
 // Appends `--name=value`. The value of a switch must be true or false.
 Status append_flag(const CLI::Option& option, const std::string& name, const std::string& value,
                    Arguments& out) {
@@ -90,7 +81,7 @@ Status no_such_flag(const CLI::App& verb, const std::string& where, const std::s
   Arguments names;
   for (const CLI::Option* option : verb.get_options())
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
-  return invalid_argument("{}: {} is no flag of {}{}", where, name, verb.get_name(),
+  return invalid_argument("{}: {} has no flag {}{}", where, verb.get_name(), name,
                           did_you_mean(name, names));
 }
 
@@ -143,8 +134,9 @@ Result<std::vector<std::string>> Settings::expand(const CLI::App& verb, Argument
   std::string path = value_of(arguments, "--config");
   if (path.empty()) path = value_of(from_environment, "--config");
   if (!path.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_file(path));
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<FileSetting> settings, parse_settings(text, path));
+    const Result<std::string> text = read_text(path, kMaxSettingsBytes);
+    if (!text.ok()) return text.status().with_context("--config");
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<FileSetting> settings, parse_settings(*text, path));
     for (const FileSetting& setting : settings) {
       const std::string where = fmt::format("{}: line {}", path, setting.line);
       const CLI::Option* const option = find_flag(verb, setting.name);

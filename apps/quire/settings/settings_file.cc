@@ -10,7 +10,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kMaxBytes = 1 << 20;
 constexpr int kMaxDepth = 32;
 // Aliases let a small file stand for a huge one.
 constexpr int kMaxValues = 10'000;
@@ -72,9 +71,9 @@ std::vector<FileSetting> to_settings(const YAML::Node& map, int& num_values) {
 template <typename Read>
 auto read_yaml(std::string_view text, std::string_view path, std::string_view example, Read read)
     -> Result<decltype(read(YAML::Node()))> {
-  if (text.size() > kMaxBytes)
-    return invalid_argument("{}: expected at most {} bytes of settings, got {}", path, kMaxBytes,
-                            text.size());
+  if (text.size() > kMaxSettingsBytes)
+    return invalid_argument("{}: expected at most {} bytes of settings, got {}", path,
+                            kMaxSettingsBytes, text.size());
   try {
     const YAML::Node root = YAML::Load(std::string(text));
     if (root.IsNull()) return decltype(read(root)){};

@@ -6,6 +6,7 @@
 //   speculative-config: {method: suffix}
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@
 #include "base/result.h"
 
 namespace quire::cli {
+
+// A file that may never end, such as a device, is read no further than this.
+inline constexpr size_t kMaxSettingsBytes = size_t{1} << 20;
 
 struct FileSetting {
   std::string name;                 // of a flag, without the dashes in front

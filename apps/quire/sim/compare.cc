@@ -143,14 +143,14 @@ Status check_errors(const CompareFlags& flags, const std::vector<ComparedFigure>
     }
   }
   if (num_judged == 0 || !missing.empty()) {
-    return invalid_argument("--max-error: expected {}, got none",
+    return invalid_argument("--max-error: expected {}, found none",
                             missing.empty() ? "output_throughput, median_ttft_ms, mean_tpot_ms or "
                                               "mean_e2el_ms in " +
                                                   flags.measured
                                             : missing);
   }
   if (worst_percent <= *flags.max_error_percent) return {};
-  return unavailable("{} is off by {:.1f} %, more than {:g} %", worst, worst_percent,
+  return unavailable("{} differs by {:.1f} %, more than {:g} %", worst, worst_percent,
                      *flags.max_error_percent);
 }
 
@@ -168,7 +168,8 @@ Status run_compare(const CompareFlags& flags) {
   });
   if (!any_compared) {
     return invalid_argument(
-        "{}: expected a result of bench serve --save-result, and beside it one of simulate --json",
+        "{}: expected a result of bench serve --save-result, and after it results of simulate "
+        "--json with the same figures",
         flags.measured);
   }
   if (flags.as_json) {
@@ -183,13 +184,18 @@ Status run_compare(const CompareFlags& flags) {
 
 void add_compare(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "compare", "Figures of a measured run beside those of simulated ones, with errors");
+      "compare",
+      "Show the figures of a measured run beside those of simulated runs, with their errors");
   auto flags = std::make_shared<CompareFlags>();
-  verb.add_option("MEASURED", flags->measured, "What bench serve --save-result wrote")->required();
-  verb.add_option("PREDICTED", flags->predicted, "What simulate --json wrote")->required();
+  verb.add_option("MEASURED", flags->measured,
+                  "Result file of the measured run (quire bench serve --save-result)")
+      ->required();
+  verb.add_option("PREDICTED", flags->predicted,
+                  "Result files of simulated runs (quire simulate --json)")
+      ->required();
   verb.add_option("--max-error", flags->max_error_percent,
-                  "Fail when output tokens/s, median TTFT, mean TPOT or mean E2E is off by more "
-                  "percent")
+                  "Fail when one of output tokens/s, median TTFT, mean TPOT and mean E2E differs "
+                  "by more than this many percent")
       ->check(CLI::NonNegativeNumber);
   add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = report(run_compare(*flags)); });

@@ -18,15 +18,18 @@ namespace {
 constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 
 void add_cache_flags(CLI::App& verb, EngineOptions& engine) {
-  constexpr const char* kGroup = "KV cache, as in serve";
+  constexpr const char* kGroup = "KV cache, as in quire serve";
   verb.add_option("--max-model-len", engine.scheduler.max_model_len,
-                  "Most tokens of a request; 0: the model's, or what fits")
+                  "Largest number of prompt and output tokens of one request; 0: as many as the "
+                  "model allows, or as fit into memory")
       ->check(at_least(0))
       ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
-                engine.kv.enable_prefix_caching, "Reuse the KV of prompts that start alike (on)")
+                engine.kv.enable_prefix_caching,
+                "Reuse the KV of prompts with a common prefix (default: on)")
       ->group(kGroup);
-  verb.add_option("--num-gpu-blocks-override", engine.num_blocks, "Exactly this many KV blocks")
+  verb.add_option("--num-gpu-blocks-override", engine.num_blocks,
+                  "Number of KV blocks; default: as many as the memory allows")
       ->check(in_range(2, 1 << 30))
       ->group(kGroup);
 }
@@ -54,13 +57,13 @@ Status set_preset(const DeploymentFlags& flags, sim::PoolOptions& pool) {
 
 void add_draft_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--draft-acceptance", flags.draft_acceptance,
-                  "Share of drafts that come out when those before them did")
+                  "Probability that a draft is accepted if the earlier ones were")
       ->check(between(0, 1))
       ->capture_default_str()
       ->group("Scheduling");
   verb.add_option("--draft-model", flags.draft_model,
-                  "The model that drafts, as MODEL; without it drafts cost nothing but their rows, "
-                  "as those from texts do")
+                  "Draft model, given like MODEL; without it, drafts only cost their rows in the "
+                  "step, as text-based drafters do")
       ->group("Scheduling");
 }
 
@@ -70,28 +73,28 @@ constexpr const char* kMachines = "Model and machines";
 
 void add_machine_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("MODEL", flags.model,
-                  "Folder with a config.json, the file, a .gguf file or a step log")
+                  "Folder with a config.json, that file, a .gguf file or a step log")
       ->required();
   verb.add_option("--hardware", flags.hardware,
-                  "Names (quire roofline --help lists them) or .json files")
+                  "Devices: their names (quire roofline --help lists some) or .json files")
       ->delimiter(',')
       ->capture_default_str()
       ->group(kMachines);
-  verb.add_option(
-          "--engine", flags.preset,
-          "Whose server: its host times and defaults of settings that are not given here: " +
-              sim::engine_preset_names())
+  verb.add_option("--engine", flags.preset,
+                  "Engine to imitate: its host times, and its defaults for settings that are not "
+                  "given. One of: " +
+                      sim::engine_preset_names())
       ->check([](const std::string& name) {
         const auto preset = sim::find_engine_preset(name);
         return preset.ok() ? std::string() : preset.status().message();
       })
       ->group(kMachines);
   verb.add_option("--device-link", flags.device_link,
-                  "Devices of a node talk over pcie (peer to peer) or host (through the host's "
-                  "memory); default: as the hardware file says")
+                  "How the devices of a node are connected: pcie (peer to peer) or host (through "
+                  "the host's memory); default: as the hardware file says")
       ->group(kMachines);
   verb.add_option("--price-per-hour", flags.price_per_hour,
-                  "Dollars per device and hour; default: the hardware file's")
+                  "Price in dollars per device and hour; default: the hardware file's")
       ->check(above_zero())
       ->group(kMachines);
 }
@@ -103,11 +106,11 @@ void add_memory_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--merge-blocks,!--no-merge-blocks", flags.merge_blocks,
-                "Keep books of larger blocks where prompts are long; figures change by less than "
-                "1 %, and it is several times faster (on)")
+                "Track larger blocks for long prompts; this is several times faster, and figures "
+                "change by less than 1 % (default: on)")
       ->group(kGroup);
   verb.add_option("--mamba-block-size", flags.state_block_size,
-                  "Of models whose layers keep states: tokens from one snapshot to the next")
+                  "Tokens between two snapshots of a model whose layers keep states")
       ->check(in_range(16, 1 << 20))
       ->capture_default_str()
       ->group(kGroup);
@@ -116,28 +119,32 @@ void add_memory_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->check(between(0.01, 1.0))
       ->group(kGroup);
   verb.add_option("--kv-offload-gib", flags.offload_gib,
-                  "Host memory per replica for KV that the cache gives up; 0: none")
+                  "Host memory in GiB per replica for evicted KV; 0: none")
       ->check(between(0, 1e6))
       ->group(kGroup);
 }
 
 void add_fleet_flags(CLI::App& verb, DeploymentFlags& flags) {
-  verb.add_option("--routing", flags.routing, routing_names())
+  verb.add_option("--routing", flags.routing,
+                  "How the router chooses a replica: " + routing_names())
       ->capture_default_str()
       ->group("Fleet");
-  verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
+  verb.add_option("--router-stale-ms", flags.stale_ms,
+                  "Interval in milliseconds at which the router reads the loads")
       ->check(milliseconds())
       ->group("Fleet");
   verb.add_flag("--router-remembers", flags.router_remembers,
-                "The router tells what is cached where by what it has sent, as quire route does, "
-                "instead of looking into the caches")
+                "The router estimates the content of the caches from the requests that it sent, as "
+                "quire route does, instead of reading the caches")
       ->group("Fleet");
-  verb.add_option("--goodput", flags.goodput, "Limits of every request: ttft:MS tpot:MS e2el:MS")
+  verb.add_option("--goodput", flags.goodput,
+                  "Limits in milliseconds that a good request meets: ttft:MS tpot:MS e2el:MS")
       ->delimiter(',')
       ->group("SLOs");
   verb.add_option("--slo", flags.slo,
-                  "Limits of the run's figures, METRIC:STATISTIC:MS such as ttft:p90:800 "
-                  "tpot:p50:30; ttft, tpot, itl or e2el; mean, p50, p90, p95 or p99")
+                  "Limits that statistics of the run must meet, as METRIC:STATISTIC:MS, such as "
+                  "ttft:p90:800 tpot:p50:30. METRIC is ttft, tpot, itl or e2el; STATISTIC is mean, "
+                  "p50, p90, p95 or p99")
       ->delimiter(',')
       ->group("SLOs");
 }
@@ -151,47 +158,52 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
   constexpr const char* kGroup = kMachines;
   add_machine_flags(verb, flags);
-  verb.add_option("--dtype", flags.dtype, "Format of the weights; default: as config.json says")
+  verb.add_option("--dtype", flags.dtype,
+                  "Type of the weights, such as bfloat16 or fp8; default: as config.json says")
       ->group(kGroup);
-  verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "Format of the KV cache")
+  verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype,
+                  "Type of the KV cache, such as bfloat16 or fp8; default: as the model has it")
       ->group(kGroup);
   verb.add_option("--fidelity", flags.fidelity,
-                  "analytic, bound: perfect kernels, no overhead, table: kernels by --tables, or "
-                  "auto: table where there are tables, else analytic")
+                  "How times are predicted: bound (perfect kernels, no overhead), analytic (fitted "
+                  "formulas), table (operators measured in --tables) or auto (table if there are "
+                  "tables, else analytic)")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--tables", flags.tables,
-                  "CSV files of operator times or folders of them, for --fidelity table; default: "
-                  "the hardware file's table_path")
+                  "CSV files with measured operator times, or folders with such files, for "
+                  "--fidelity table; default: the hardware file's table_path")
       ->delimiter(',')
       ->group(kGroup);
   verb.add_option("--routing-skew", flags.routing_skew,
-                  "Of models with experts: exponent of the power law by which tokens choose them; "
-                  "0: all alike")
+                  "For models with experts: exponent of the power law by which tokens choose "
+                  "experts; 0: uniform")
       ->check(between(0, 4))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--rule", flags.rule,
-                  "How prompt and decode work of one step combine: sum, max, max+lambda*min or "
-                  "marginal; default: the hardware file's")
+                  "How the times of prompt and decode work in one step are combined: sum, max, "
+                  "max+lambda*min or marginal; default: the hardware file's")
       ->group(kGroup);
   add_memory_flags(verb, flags);
   verb.add_option("--lora-rank", flags.lora_rank,
-                  "Of the adapters that requests ask for; default: 16 with --num-loras")
+                  "Rank of the adapters; default: 16 with --num-loras")
       ->check(in_range(1, 1024))
       ->group(kGroup);
   verb.add_option("--max-loras", flags.engine.scheduler.max_loras,
-                  "Most different adapters in one step; 0: no limit")
+                  "Largest number of different adapters in one step; 0: no limit")
       ->check(at_least(0))
       ->capture_default_str()
       ->group(kGroup);
   add_fleet_flags(verb, flags);
-  verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
+  verb.add_option("--seed", flags.seed,
+                  "Seed of all random numbers; the same seed gives the same run")
+      ->capture_default_str();
   add_cache_flags(verb, flags.engine);
   add_scheduler_flags(verb, flags.engine.scheduler, nullptr);
   verb.add_flag("--async-scheduling,!--no-async-scheduling",
                 flags.engine.scheduler.async_scheduling,
-                "On GPUs without --pp: a step is planned while the one before it runs (on)")
+                "On GPUs without --pp: plan and queue the next step while one runs (default: on)")
       ->group("Scheduling");
 }
 

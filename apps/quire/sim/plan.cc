@@ -32,7 +32,8 @@ struct PlanFlags {
 
 void add_search_flags(CLI::App& verb, PlanFlags& flags) {
   constexpr const char* kGroup = "Search";
-  verb.add_option("--tp", flags.tensor_parallel, "Tensor parallel sizes to try")
+  verb.add_option("--tp", flags.tensor_parallel,
+                  "Numbers of devices per layer (tensor parallel sizes) to try")
       ->delimiter(',')
       ->check(at_least(1))
       ->capture_default_str()
@@ -49,29 +50,34 @@ void add_search_flags(CLI::App& verb, PlanFlags& flags) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--try-kv-cache-dtypes", flags.kv_dtypes,
-                  "Formats of the KV cache to try, such as auto,fp8; auto: as --kv-cache-dtype")
+                  "Types of the KV cache to try, such as auto,fp8; auto: as --kv-cache-dtype")
       ->delimiter(',')
       ->group(kGroup);
-  verb.add_option("--try-speculative-tokens", flags.num_drafts,
-                  "Most drafts of a request in one step to try, such as 0,4; see "
-                  "--draft-acceptance")
+  verb.add_option(
+          "--try-speculative-tokens", flags.num_drafts,
+          "Numbers of drafts per request and step to try, such as 0,4; see --draft-acceptance")
       ->delimiter(',')
       ->check(in_range(0, 64))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--good-percent", flags.good_percent, "Of requests that must meet the SLOs")
+  verb.add_option("--good-percent", flags.good_percent,
+                  "Share of requests in percent that must meet the SLOs")
       ->check(CLI::Range(0.1, 100.0))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--max-devices", flags.max_devices, "Most devices of a deployment")
+  verb.add_option("--max-devices", flags.max_devices, "Largest number of devices of a deployment")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_flag("--cheapest", flags.cheapest, "Least dollars per hour, not fewest devices")
+  verb.add_flag("--cheapest", flags.cheapest,
+                "Look for the lowest price per hour instead of the fewest devices")
       ->group(kGroup);
-  verb.add_option("--json", flags.json, "All candidates; -: to standard output, instead of text")
+  verb.add_option(
+          "--json", flags.json,
+          "Write all candidates as JSON to this file; - means standard output instead of text")
       ->group("Output");
-  verb.add_option("--html", flags.html, "A page with plots")->group("Output");
+  verb.add_option("--html", flags.html, "Write an HTML page with plots to this file")
+      ->group("Output");
 }
 
 void show_progress(const sim::PlanProgress& progress) {
@@ -113,8 +119,9 @@ Status run_plan(const PlanFlags& flags) {
     options.hardware.push_back(std::move(hardware));
   }
   if (options.base.cost.fidelity == Fidelity::kTable && options.base.tables == nullptr) {
-    return invalid_argument("--fidelity {}: expected one --hardware: tables are of one device",
-                            flags.deployment.fidelity);
+    return invalid_argument(
+        "--fidelity {}: expected one --hardware, because tables describe one device",
+        flags.deployment.fidelity);
   }
   options.admission_ns = static_cast<int64_t>(admission_us * 1e3);
   options.memory_bytes = simulation_memory_bytes();
@@ -144,7 +151,7 @@ Status run_plan(const PlanFlags& flags) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.html, sim::plan_html(plan, options)));
   }
   if (!plan.meets_slos()) {
-    return unavailable("plan: nothing with at most {} devices keeps the SLOs; closest: {}",
+    return unavailable("plan: no deployment with at most {} devices meets the SLOs; closest: {}",
                        options.max_devices, sim::closest_text(plan));
   }
   return {};
@@ -154,7 +161,7 @@ Status run_plan(const PlanFlags& flags) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "plan", "Find the fewest or cheapest devices that serve a workload within SLOs");
+      "plan", "Find the fewest or cheapest devices that serve a workload and meet its SLOs");
   auto flags = std::make_shared<PlanFlags>();
   add_deployment_flags(verb, flags->deployment);
   add_draft_flags(verb, flags->deployment);

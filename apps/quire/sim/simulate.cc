@@ -1,12 +1,12 @@
 // `quire simulate` runs a workload on a deployment in virtual time.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <optional>
 
 #include "quire/commands.h"
+#include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
@@ -38,92 +38,108 @@ struct SimulateFlags {
   std::string json, csv, html, chrome_trace;
 };
 
-void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
-  constexpr const char* kGroup = "Fleet";
-  DeploymentFlags& deployment = flags.deployment;
-  verb.add_option("--tensor-parallel-size,--tp", deployment.tp, "Devices that share each layer")
-      ->check(at_least(1))
-      ->group(kGroup);
-  verb.add_option("--pipeline-parallel-size,--pp", deployment.pp, "Devices in a row")
-      ->check(at_least(1))
-      ->group(kGroup);
-  verb.add_option("--expert-parallel-size,--ep", deployment.ep, "Devices that share the experts")
-      ->check(at_least(1))
-      ->group(kGroup);
-  verb.add_option("--data-parallel-size,--dp", deployment.dp,
-                  "Engines that share the experts of a model (with --ep) and nothing else, each "
-                  "with its own scheduler behind the router")
-      ->check(at_least(1))
-      ->group(kGroup);
-  verb.add_option("--replicas", flags.num_replicas, "Engines behind the router")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option(
-          "--pool", flags.pools,
-          "hardware=NAME,replicas=N,tp=N,pp=N,ep=N,dp=N,role=both|prefill|decode; may be given "
-          "several times, for mixed machines or prefill and decode apart")
-      ->group(kGroup);
-  verb.add_option("--transfer-gb-per-s", flags.transfer_gb_per_s,
-                  "KV from prefill to decode, per prefill replica")
-      ->check(between(1e-3, 1e6))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--transfer-latency-ms", flags.transfer_latency_ms, "Of each such transfer")
-      ->check(milliseconds())
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--admission-ms", flags.admission_ms,
-                  "Front end, before the router; default: the hardware file's")
-      ->check(milliseconds())
-      ->group(kGroup);
+void add_autoscaling_flags(CLI::App& verb, SimulateFlags& flags) {
   constexpr const char* kScale = "Autoscaling";
-  verb.add_option("--max-replicas", flags.autoscale.max_replicas,
-                  "Replicas come with the load, up to so many; 0: --replicas stay")
+  verb.add_option(
+          "--max-replicas", flags.autoscale.max_replicas,
+          "Scale replicas with the load, up to this number; 0: always as many as --replicas")
       ->check(at_least(0))
       ->group(kScale);
   verb.add_option("--scale-target", flags.autoscale.target_requests,
-                  "Requests in flight per replica that are aimed at")
+                  "Target number of running requests per replica")
       ->check(above_zero())
       ->capture_default_str()
       ->group(kScale);
-  verb.add_option("--scale-interval", flags.scale_interval_s, "Seconds between decisions")
+  verb.add_option("--scale-interval", flags.scale_interval_s,
+                  "Seconds between two scaling decisions")
       ->check(seconds(1e-3))
       ->capture_default_str()
       ->group(kScale);
   verb.add_option("--provisioning-time", flags.provisioning_s,
-                  "Seconds until a new replica takes requests")
+                  "Seconds until a new replica accepts requests")
       ->check(seconds())
       ->capture_default_str()
       ->group(kScale);
   verb.add_option("--scale-down-delay", flags.scale_down_s,
-                  "Seconds for which fewer must be enough")
+                  "Seconds for which fewer replicas must suffice before one is removed")
       ->check(seconds())
       ->capture_default_str()
       ->group(kScale);
 }
 
+void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
+  constexpr const char* kGroup = "Fleet";
+  DeploymentFlags& deployment = flags.deployment;
+  verb.add_option("--tensor-parallel-size,--tp", deployment.tp,
+                  "Number of devices that share every layer")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--pipeline-parallel-size,--pp", deployment.pp, "Number of pipeline stages")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--expert-parallel-size,--ep", deployment.ep,
+                  "Number of devices that share the experts")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--data-parallel-size,--dp", deployment.dp,
+                  "Number of engines that share only the experts of a model (with --ep), each with "
+                  "its own scheduler behind the router")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--replicas", flags.num_replicas, "Number of replicas behind the router")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--pool", flags.pools,
+                  "A group of equal replicas, as "
+                  "hardware=NAME,replicas=N,tp=N,pp=N,ep=N,dp=N,role=both|prefill|decode; may be "
+                  "given several times, for mixed machines or separate prefill and decode")
+      ->group(kGroup);
+  verb.add_option(
+          "--transfer-gb-per-s", flags.transfer_gb_per_s,
+          "Bandwidth of the KV transfer from prefill to decode, in GB/s per prefill replica")
+      ->check(between(1e-3, 1e6))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--transfer-latency-ms", flags.transfer_latency_ms,
+                  "Latency of each KV transfer in milliseconds")
+      ->check(milliseconds())
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option(
+          "--admission-ms", flags.admission_ms,
+          "Time in the front end before the router, in milliseconds; default: the hardware file's")
+      ->check(milliseconds())
+      ->group(kGroup);
+  add_autoscaling_flags(verb, flags);
+}
+
 void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
   constexpr const char* kGroup = "Output";
   verb.add_option("--json", flags.json,
-                  "Figures, keys as in bench serve; -: to standard output, instead of text")
+                  "Write the figures as JSON to this file, with the keys of bench serve; - means "
+                  "standard output instead of text")
       ->group(kGroup);
-  verb.add_option("--csv", flags.csv, "One row per request")->group(kGroup);
-  verb.add_option("--html", flags.html, "A page with plots")->group(kGroup);
-  verb.add_option("--chrome-trace", flags.chrome_trace,
-                  "Steps and requests for chrome://tracing or Perfetto")
+  verb.add_option("--csv", flags.csv, "Write one row per request to this CSV file")->group(kGroup);
+  verb.add_option("--html", flags.html, "Write an HTML page with plots to this file")
       ->group(kGroup);
-  verb.add_option("--stop-after", flags.stop_s, "Virtual seconds after which all is over")
+  verb.add_option(
+          "--chrome-trace", flags.chrome_trace,
+          "Write steps and requests as trace events for chrome://tracing or Perfetto to this file")
+      ->group(kGroup);
+  verb.add_option("--stop-after", flags.stop_s, "Virtual seconds after which the simulation ends")
       ->check(seconds(1e-9));
   verb.add_option("--threads", flags.num_threads,
-                  "For replicas that can run apart (random, round-robin and session routing)")
+                  "Number of threads, for replicas that can be simulated independently (random, "
+                  "round-robin and session routing)")
       ->check(in_range(1, 1024))
       ->capture_default_str();
-  verb.add_flag(
-      "--ablation", flags.ablation,
-      "Run the workload four times: static or continuous batches, contiguous or paged KV");
+  verb.add_flag("--ablation", flags.ablation,
+                "Run the workload four times: with static or continuous batching, and contiguous "
+                "or paged KV");
   verb.add_flag("--fast-forward,!--no-fast-forward", flags.fast_forward,
-                "Walk through runs of equal steps at once; changes nothing but the speed (on)");
+                "Simulate sequences of equal steps at once; this changes only the speed of the "
+                "simulation (default: on)");
 }
 
 Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
@@ -141,8 +157,9 @@ Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
       flags.pools.empty() ? std::vector<std::string>{fmt::format("replicas={}", flags.num_replicas)}
                           : flags.pools;
   if (flags.deployment.hardware.size() > 1) {
-    return invalid_argument("--hardware: expected one, got {}; further machines are a --pool each",
-                            flags.deployment.hardware.size());
+    return invalid_argument(
+        "--hardware: expected one device, got {}; give a --pool for each further device",
+        flags.deployment.hardware.size());
   }
   double admission_us = 0;
   std::string table_hardware;
@@ -210,21 +227,6 @@ int64_t slice_ns_of(const sim::Workload& workload) {
   return std::max<int64_t>(slice_ns, 100'000'000);
 }
 
-std::function<void(int64_t, int64_t)> progress_bar() {
-  if (isatty(STDERR_FILENO) == 0) return nullptr;
-  return [last = int64_t{-1}](int64_t done, int64_t total) mutable {
-    constexpr int64_t kWidth = 30;
-    const int64_t percent = total > 0 ? done * 100 / total : 100;
-    if (percent == last) return;
-    last = percent;
-    const auto filled = static_cast<size_t>(percent * kWidth / 100);
-    fmt::print(stderr, "\rsimulating [{}{}] {:3d} % of {} requests{}", std::string(filled, '#'),
-               std::string(static_cast<size_t>(kWidth) - filled, ' '), percent, total,
-               percent == 100 ? "\n" : "");
-    std::fflush(stderr);
-  };
-}
-
 Status write_outputs(const SimulateFlags& flags, const sim::Workload& workload,
                      const sim::RunResult& result, const sim::Summary& summary,
                      const sim::Description& description, sim::ChromeTrace* trace) {
@@ -272,7 +274,7 @@ Status run_simulate(const SimulateFlags& flags) {
   spec.slice_ns = slice_ns_of(workload);
   if (flags.deployment.merge_blocks && !flags.ablation) sim::merge_blocks(workload, spec);
   std::optional<sim::ChromeTrace> trace;
-  sim::RunObserver observer{.progress = progress_bar()};
+  sim::RunObserver observer{.progress = progress_bar("simulating")};
   if (!flags.chrome_trace.empty()) {
     trace.emplace(kTraceSteps);
     observer.on_step = [&trace](const sim::StepView& step) { trace->add(step); };
@@ -307,7 +309,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
   add_draft_flags(verb, flags->deployment);
   verb.add_option("--num-speculative-tokens",
                   flags->deployment.engine.scheduler.num_speculative_tokens,
-                  "Most drafts of a request in one step; see --draft-acceptance")
+                  "Number of drafts per request and step; see --draft-acceptance")
       ->check(in_range(0, 64))
       ->capture_default_str()
       ->group("Scheduling");

@@ -23,11 +23,12 @@ namespace {
 void add_adapter_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kAdapters = "Workload: adapters";
   verb.add_option("--num-loras", flags.num_loras,
-                  "Sessions ask for one of so many adapters (LoRA); 0: for none")
+                  "Number of LoRA adapters that sessions choose from; 0: no adapters")
       ->check(in_range(0, 1 << 20))
       ->group(kAdapters);
   verb.add_option("--lora-skew", flags.lora_skew,
-                  "The k-th adapter is asked for 1/k^SKEW times as often as the first")
+                  "How unevenly adapters are chosen: the k-th adapter is chosen 1/k^SKEW times as "
+                  "often as the first")
       ->check(between(0, 8))
       ->capture_default_str()
       ->group(kAdapters);
@@ -36,15 +37,16 @@ void add_adapter_flags(CLI::App& verb, WorkloadFlags& flags) {
 void add_image_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kImages = "Workload: images";
   verb.add_option("--images-per-request", flags.images_per_request,
-                  "Images at the beginning of a prompt, all different; their tokens come on top")
+                  "Number of images at the beginning of each prompt, all different; their tokens "
+                  "are added to --input-len")
       ->check(in_range(0, 256))
       ->capture_default_str()
       ->group(kImages);
-  verb.add_option("--image-share", flags.image_share, "Share of sessions that bring images")
+  verb.add_option("--image-share", flags.image_share, "Share of sessions with images")
       ->check(between(0, 1))
       ->capture_default_str()
       ->group(kImages);
-  verb.add_option("--image-size", flags.image_size, "Pixels of an image: WIDTHxHEIGHT")
+  verb.add_option("--image-size", flags.image_size, "Size of each image in pixels, as WIDTHxHEIGHT")
       ->capture_default_str()
       ->group(kImages);
 }
@@ -52,80 +54,101 @@ void add_image_flags(CLI::App& verb, WorkloadFlags& flags) {
 void add_client_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kClient = "Workload: the client";
   verb.add_option("--length-jitter", flags.length_jitter_percent,
-                  "Lengths are within so many percent of what they would be, at random")
+                  "Largest random variation of lengths in percent")
       ->check(between(0, 99))
       ->group(kClient);
   verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
-                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
-                  "whose requests would stay in lockstep, else 0")
+                  "Largest random delay of a request in milliseconds; default: 5 in a closed loop, "
+                  "whose requests would otherwise stay in lockstep, else 0")
       ->check(milliseconds())
       ->group(kClient);
 }
 
-}  // namespace
-
-void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
+void add_trace_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kTrace = "Workload: a trace";
-  verb.add_option("--trace", flags.trace, "File (.gz is unpacked), or folder of ServeGen clients")
+  verb.add_option(
+          "--trace", flags.trace,
+          "File with a recorded trace (a .gz file is unpacked), or folder of ServeGen clients")
       ->group(kTrace);
   verb.add_option("--trace-format", flags.trace_format,
-                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen, quire or columns; "
-                  "default: as "
-                  "the first line tells")
+                  "Format of the trace: azure, burstgpt, vidur, mooncake, bailian, vllm, servegen, "
+                  "quire or columns; default: as its first line shows")
       ->group(kTrace);
-  verb.add_option("--rate-scale", flags.rate_scale, "Requests come this many times as fast")
+  verb.add_option(
+          "--rate-scale", flags.rate_scale,
+          "Factor of the arrival rate: requests arrive this many times as fast as in the trace")
       ->check(above_zero())
       ->capture_default_str()
       ->group(kTrace);
   verb.add_option("--trace-start", flags.trace_start_s,
-                  "ServeGen: second of the recording to start at")
+                  "ServeGen: second of the recording at which the workload begins")
       ->check(seconds())
       ->group(kTrace);
-  verb.add_option("--save-trace", flags.save_trace, "Write the workload in Quire's own format");
+  verb.add_option("--save-trace", flags.save_trace,
+                  "Write the workload to this file, in Quire's own format");
+}
 
+void add_synthetic_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kSynthetic = "Workload: synthetic";
   verb.add_option("--num-requests", flags.num_requests,
-                  "Requests; default 1000, or the whole trace")
+                  "Number of requests; default: 1000, or the whole trace")
       ->check(at_least(1));
-  verb.add_option("--duration", flags.duration_s, "Seconds in which requests come")
+  verb.add_option("--duration", flags.duration_s, "Seconds during which requests arrive")
       ->check(seconds(1e-9));
   verb.add_option("--rate", flags.rate,
-                  "Requests per second; inf: all at once; SECOND:RATE,SECOND:RATE,…: ramps")
+                  "Arrival rate in requests per second; inf: all at once; "
+                  "SECOND:RATE,SECOND:RATE,…: linear ramps between these points")
       ->capture_default_str()
       ->group(kSynthetic);
-  verb.add_option("--arrivals", flags.arrivals, "poisson, gamma:CV, weibull:SHAPE or constant")
+  verb.add_option("--arrivals", flags.arrivals,
+                  "Distribution of the times between arrivals: poisson, gamma:CV, weibull:SHAPE or "
+                  "constant")
       ->capture_default_str()
       ->group(kSynthetic);
   const std::string lengths =
       "N, uniform:LOW:HIGH, range:N:RATIO, spread:N:RATIO, normal:MEAN:DEVIATION, "
       "lognormal:MEAN:DEVIATION, exponential:MEAN, pareto:LEAST:ALPHA or empirical:FILE";
-  verb.add_option("--input-len", flags.input_len, "Prompt tokens: " + lengths)
+  verb.add_option("--input-len", flags.input_len,
+                  "Distribution of the number of prompt tokens: " + lengths)
       ->capture_default_str()
       ->group(kSynthetic);
-  verb.add_option("--output-len", flags.output_len, "Output tokens: as --input-len")
+  verb.add_option("--output-len", flags.output_len,
+                  "Distribution of the number of output tokens, given like --input-len")
       ->capture_default_str()
       ->group(kSynthetic);
-  verb.add_option("--prefix-len", flags.prefix_len, "Tokens of a shared beginning, on top")
+  verb.add_option("--prefix-len", flags.prefix_len,
+                  "Tokens of a shared prefix, which are added to --input-len")
       ->check(in_range(0, sim::LengthDistribution::kMaxLength))
       ->group(kSynthetic);
-  verb.add_option("--num-prefixes", flags.num_prefixes, "Different shared beginnings")
+  verb.add_option("--num-prefixes", flags.num_prefixes, "Number of different shared prefixes")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kSynthetic);
-  verb.add_option("--turns", flags.turns, "Turns of a session, whose history grows: as --input-len")
+  verb.add_option("--turns", flags.turns,
+                  "Distribution of the number of turns of a session, given like --input-len; each "
+                  "turn's prompt contains the earlier turns")
       ->capture_default_str()
       ->group(kSynthetic);
-  verb.add_option("--think-time", flags.think_s, "Mean seconds between an answer and the next turn")
+  verb.add_option("--think-time", flags.think_s,
+                  "Mean time in seconds between an answer and the next turn")
       ->check(seconds())
       ->group(kSynthetic);
   verb.add_option("--num-prompts", flags.num_prompts,
-                  "Only so many different prompts; 0: all differ")
+                  "Number of different prompts; 0: all prompts differ")
       ->check(at_least(0))
       ->group(kSynthetic);
-  verb.add_option("--concurrency", flags.concurrency,
-                  "Closed loop: so many requests at once, the next when one ends")
+  verb.add_option(
+          "--concurrency", flags.concurrency,
+          "Closed loop: number of requests at the same time; the next one is sent when one ends")
       ->check(at_least(1))
       ->group(kSynthetic);
+}
+
+}  // namespace
+
+void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
+  add_trace_flags(verb, flags);
+  add_synthetic_flags(verb, flags);
   add_adapter_flags(verb, flags);
   add_image_flags(verb, flags);
   add_client_flags(verb, flags);
@@ -162,7 +185,9 @@ Result<sim::SyntheticOptions> synthetic_options(const WorkloadFlags& flags, uint
                                           .think_ns = std::llround(flags.think_s * 1e9)};
   }
   if ((options.rate.infinite() || flags.concurrency > 0) && options.num_requests == kAll) {
-    return invalid_argument("--num-requests: expected a number when arrivals have no times");
+    return invalid_argument(
+        "--num-requests: expected a number, because the arrivals have no times (--rate inf or "
+        "--concurrency)");
   }
   return options;
 }
@@ -234,7 +259,8 @@ Result<sim::Workload> workload_of(const WorkloadFlags& flags, const std::string&
   if (!workload.ok()) return workload;
   sim::assign_adapters({.num_adapters = flags.num_loras, .skew = flags.lora_skew, .seed = seed},
                        *workload);
-  if (workload->requests.empty()) return invalid_argument("workload: holds no requests");
+  if (workload->requests.empty())
+    return invalid_argument("workload: expected at least one request, got none");
   const double default_ms = workload->closed_loop ? kClosedLoopJitterMs : 0;
   sim::add_client_jitter(
       {.length_share = flags.length_jitter_percent / 100,
