@@ -3,12 +3,14 @@ import asyncio
 import os
 import sys
 import tempfile
+import threading
 
 from command import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 from quire.client import Client, EngineDeadError  # noqa: E402
+from quire.loop_thread import LoopThread  # noqa: E402
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -110,3 +112,28 @@ def test_a_cut_stream_says_that_the_engine_has_ended(_):
                 raise AssertionError("expected an EngineDeadError")
 
         run_with(serve, use)
+
+
+def test_ending_the_loop_ends_waiting_calls(_):
+    loop, started, raised, closed = LoopThread(), threading.Event(), [], []
+
+    async def forever():
+        started.set()
+        await asyncio.sleep(3600)
+
+    def wait():
+        try:
+            loop.run(forever())
+        except EngineDeadError as e:
+            raised.append(str(e))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    assert started.wait(10)
+    loop.end(lambda: closed.append(True))
+    thread.join(10)
+    assert not thread.is_alive() and raised == ["the engine was shut down"] and closed == [True]
+    wait()  # does not wait for a loop that has ended
+    assert len(raised) == 2
+    loop.end(lambda: closed.append(True))
+    assert closed == [True]
