@@ -4,8 +4,9 @@
 const kPrefix = "#share=";
 
 function toBase64(text) {
-  const bytes = new TextEncoder().encode(text);
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  let bytes = "";  // a call takes too few arguments for all bytes of a long prompt at once
+  for (const byte of new TextEncoder().encode(text)) bytes += String.fromCharCode(byte);
+  return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
 function fromBase64(text) {

@@ -18,6 +18,10 @@ class EngineDeadError(RuntimeError):
     """The engine's process has ended."""
 
 
+class _NotTakenError(EngineDeadError):
+    """The connection broke before the engine had read all of the request."""
+
+
 class Client:
     """Connections to one engine, used on one event loop. Idle connections are kept."""
 
@@ -60,10 +64,34 @@ class Client:
         self._idle.clear()
 
     async def _exchange(self, method: str, path: str, body: Optional[Dict[str, Any]]) -> Any:
-        reader, writer = self._idle.pop() if self._idle else await self._connect()
+        kept = self._take_idle()
+        if kept is not None:
+            try:
+                return await self._exchange_on(kept, method, path, body)
+            except _NotTakenError:  # the engine has just closed the connection, because it was idle
+                pass
+        return await self._exchange_on(await self._connect(), method, path, body)
+
+    def _take_idle(self) -> Optional[Tuple[Reader, Writer]]:
+        """Returns a kept connection that the engine has not closed, if there is one."""
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof() and reader.exception() is None:
+                return reader, writer
+            writer.close()
+        return None
+
+    async def _exchange_on(self, connection: Tuple[Reader, Writer], method: str, path: str,
+                           body: Optional[Dict[str, Any]]) -> Any:
+        reader, writer = connection
         whole = False
         try:
-            headers = await self._send(reader, writer, method, path, body)
+            try:
+                headers = await self._send(reader, writer, method, path, body)
+            except ConnectionError as e:
+                # A Unix socket is reset only if its other end was closed with bytes that it had not
+                # read. So the request did not run. An end of file does not say that.
+                raise _NotTakenError(str(self._dead())) from e
             data = await _read_body(reader, headers)
             whole = headers.get("connection", "").lower() != "close"
         except (ConnectionError, asyncio.IncompleteReadError) as e:
@@ -118,7 +146,10 @@ async def _read_body(reader: Reader, headers: Dict[str, str]) -> bytes:
 
 async def _chunks(reader: Reader) -> AsyncIterator[bytes]:
     while True:
-        size = int((await reader.readline()).split(b";")[0], 16)
+        line = await reader.readline()
+        if not line.endswith(b"\n"):  # readline() returns what there is at the end of the file
+            raise asyncio.IncompleteReadError(line, None)
+        size = int(line.split(b";")[0], 16)
         data = await reader.readexactly(size + 2)
         if size == 0:
             return

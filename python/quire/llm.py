@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import concurrent.futures
 import functools
 import itertools
-import threading
 import weakref
 from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterable, List, Optional, Sequence, TypeVar, Union
 
@@ -16,6 +14,7 @@ from tqdm import tqdm
 from quire.answers import Answer, to_body
 from quire.async_llm import PromptType, prompt_of
 from quire.client import Client
+from quire.loop_thread import LoopThread
 from quire.outputs import (BeamSearchOutput, BeamSearchSequence, ClassificationOutput, ClassificationRequestOutput,
                            EmbeddingOutput, EmbeddingRequestOutput, RequestOutput, ScoringOutput, ScoringRequestOutput)
 from quire.process import EngineProcess
@@ -52,12 +51,10 @@ class LLM:
         self._client = Client(self._engine)
         self._decode = TokenTexts(self._engine.socket_path)
         self._counter = itertools.count()
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        thread.start()
+        self._loop = LoopThread()
         # _end is called by shutdown, when nothing refers to this object any more, or at the
         # interpreter's exit while threads still run.
-        self._end = weakref.finalize(self, _end, self._loop, thread, self._client, self._engine)
+        self._end = weakref.finalize(self, _end, self._loop, self._client, self._engine)
 
     def generate(self, prompts: Union[PromptType, Sequence[PromptType]],
                  sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
@@ -120,7 +117,8 @@ class LLM:
         return self._wait(self._client.post(path, body))
 
     def shutdown(self) -> None:
-        """Ends the engine, which otherwise ends with this process."""
+        """Ends the engine, which otherwise ends with this process. Calls that run in other threads raise
+        EngineDeadError, and so do later calls."""
         self._end()
 
     def __enter__(self) -> "LLM":
@@ -180,12 +178,7 @@ class LLM:
             return self._wait(_gather([functools.partial(one, *job) for job in jobs], bar))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:  # only this thread receives an interrupt
-            future.cancel()
-            raise
+        return self._loop.run(work)
 
 
 class EngineTokenizer:
@@ -227,11 +220,8 @@ async def _gather(jobs: List[Callable[[], Awaitable[T]]], bar: "tqdm[Any]") -> L
             task.cancel()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: Client, engine: EngineProcess) -> None:
-    loop.call_soon_threadsafe(client.close)
-    loop.call_soon_threadsafe(loop.stop)
-    if thread is not threading.current_thread():
-        thread.join()
+def _end(loop: LoopThread, client: Client, engine: EngineProcess) -> None:
+    loop.end(client.close)
     engine.stop()
 
 

@@ -24,11 +24,11 @@ Status read_scales(const TensorSource& source, const RankShare& share, ModelPlan
   QUIRE_ASSIGN_OR_RETURN(CacheScales scales,
                          read_cache_scales(checkpoint_names(plan.config), source, num_kv_heads));
   // e5m2 has the range of float16 and needs no scales.
-  if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
+  if (scales.num_layers_without_scale > 0 && plan.kv_dtype == DType::kF8E4M3) {
     log_warn(
         "--kv-cache-dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
         "1 is used there",
-        scales.num_silent_layers, plan.spec.layers.size());
+        scales.num_layers_without_scale, plan.spec.layers.size());
   }
   const auto own = [&](const std::vector<float>& all) {
     std::vector<float> kept;

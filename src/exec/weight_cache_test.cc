@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "exec/testing/golden_support.h"
 #include "tests/support/temp_folder.h"
@@ -93,6 +95,17 @@ TEST_F(WeightCache, DamageIsSeenAndMended) {
   fs::resize_file(file, 10);
   EXPECT_EQ(logits(true), want);
   EXPECT_EQ(static_cast<int64_t>(fs::file_size(file)), size) << "written anew";
+}
+
+TEST_F(WeightCache, LoadsAtOnceDoNotWriteOneFile) {
+  const auto want = logits(false);
+  std::vector<std::thread> loads;
+  for (int i = 0; i < 4; ++i) loads.emplace_back([&] { EXPECT_EQ(logits(true), want); });
+  for (std::thread& load : loads) load.join();
+  ASSERT_EQ(cache_files().size(), 1u) << "partial files are gone";
+  const auto written = fs::last_write_time(cache_files()[0]);
+  EXPECT_EQ(logits(true), want);
+  EXPECT_EQ(fs::last_write_time(cache_files()[0]), written) << "it was whole";
 }
 
 TEST_F(WeightCache, AFolderThatCannotBeWrittenCostsNothing) {

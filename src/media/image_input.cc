@@ -1,13 +1,10 @@
 #include "media/image_input.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "media/decode/decode_image.h"
-#include "media/held_bytes.h"
 #include "media/image_source.h"
 
 namespace quire {
@@ -17,7 +14,7 @@ ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
       placeholder_(placeholder),
       options_(std::move(options)),
       text_(std::move(text)),
-      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
+      memory_("images", options_.max_held_bytes, options_.limits.max_pixels * 3) {}
 
 Status ImageInput::check_number(int64_t num_images) const {
   if (num_images <= options_.max_images) return {};
@@ -32,22 +29,15 @@ Result<InputImage> ImageInput::load(std::string_view url) const {
 }
 
 Result<InputImage> ImageInput::load_bytes(std::string_view file) const {
-  QUIRE_ASSIGN_OR_RETURN(const Image image,
-                         decode_image(std::as_bytes(std::span(file)), options_.limits));
-  const auto lease = std::make_shared<HeldBytes>(held_bytes_);
+  std::unique_ptr<HeldBytes> decoded;
+  QUIRE_ASSIGN_OR_RETURN(
+      const Image image,
+      decode_image(std::as_bytes(std::span(file)), options_.limits,
+                   [&](int64_t num_bytes) { return memory_.decode(num_bytes, decoded); }));
+  const std::shared_ptr<HeldBytes> lease = memory_.lease();
   QUIRE_ASSIGN_OR_RETURN(InputImage input, lay_out_image(image, spec_, text_, lease));
-  const int64_t held = lease->take(num_bytes(input));
-  if (held > options_.max_held_bytes) {
-    return resource_exhausted("images of requests take {} bytes, at most {} may be held at once",
-                              held, options_.max_held_bytes);
-  }
+  QUIRE_RETURN_IF_ERROR(memory_.hold(num_bytes(input), *lease));
   return input;
-}
-
-Status ImageInput::wrong_number(int64_t num_places, std::string_view what,
-                                int64_t num_images) const {
-  return invalid_argument("the prompt has {} places for images ({}), and {} images came",
-                          num_places, what, num_images);
 }
 
 Status ImageInput::write_out(const std::vector<InputImage>& images, std::string& prompt) const {
@@ -60,8 +50,10 @@ Status ImageInput::write_out(const std::vector<InputImage>& images, std::string&
     from = at + text_.marker.size();
     if (num_places < images.size()) written += images[num_places].text;
   }
-  if (num_places != images.size())
-    return wrong_number(static_cast<int64_t>(num_places), text_.marker, std::ssize(images));
+  if (num_places != images.size()) {
+    return invalid_argument("the prompt has {} places for images ({}), and {} images came",
+                            num_places, text_.marker, images.size());
+  }
   prompt = written.append(prompt, from);
   return {};
 }
@@ -74,7 +66,9 @@ Result<std::vector<MediaSpan>> ImageInput::place(const std::vector<InputImage>& 
   }
   const auto num_places = std::count(prompt.begin(), prompt.end(), placeholder_);
   if (num_places != std::ssize(places)) {
-    return wrong_number(num_places, fmt::format("token {}", placeholder_), std::ssize(images));
+    return invalid_argument(
+        "the prompt has {} places for images (token {}), expected {} for {} images", num_places,
+        placeholder_, places.size(), images.size());
   }
   if (spec_.shape.is_source() && places.size() > 1)
     return invalid_argument(

@@ -1,7 +1,6 @@
 // ImageInput turns the images of a request into media items, and finds their places in its prompt.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "media/decode/image.h"
 #include "media/image_layout.h"
 #include "media/image_processor.h"
+#include "media/intake/held_bytes.h"
 
 namespace quire {
 
@@ -22,11 +22,12 @@ struct ImageInputOptions {
   ImageLimits limits = {};
   std::string allowed_dir = {};  // for file: URLs; empty means that none are read
   int32_t max_images = 16;       // per prompt
-  // Bytes that the pictures of all unfinished requests may take together.
+  // Bytes that the pictures of all unfinished requests may take together. What is being decoded
+  // comes on top of them (MediaMemory).
   int64_t max_held_bytes = int64_t{1} << 30;
 };
 
-// Immutable except for the count of held bytes; any thread may use it.
+// Immutable except for the counts of bytes; any thread may use it.
 class ImageInput {
  public:
   // `placeholder` is the token that embeddings replace. A chat template writes it once for each
@@ -55,13 +56,11 @@ class ImageInput {
                                        std::vector<TokenId>& prompt) const;
 
  private:
-  Status wrong_number(int64_t num_places, std::string_view what, int64_t num_images) const;
-
   ImageProcessorSpec spec_;
   TokenId placeholder_;
   ImageInputOptions options_;
   PictureText text_;
-  std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // shared with the items' leases
+  MediaMemory memory_;
 };
 
 }  // namespace quire

@@ -40,7 +40,7 @@ TEST(ImageInput, RefusesOtherNumbersOfPlaces) {
   std::vector<TokenId> prompt = {1, kPlaceholder};
   const auto spans = input.place({}, prompt);
   EXPECT_EQ(spans.status().message(),
-            "the prompt has 1 places for images (token 9), and 0 images came");
+            "the prompt has 1 places for images (token 9), expected 0 for 0 images");
 }
 
 // Equal pictures have the same key, and different ones different keys.

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/base64.h"
+#include "base/files/file_descriptor.h"
 
 namespace quire {
 namespace {
@@ -62,23 +63,9 @@ std::optional<std::string> unescape(std::string_view text) {
   return out;
 }
 
-class OpenFile {
- public:
-  explicit OpenFile(const char* path) : fd_(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~OpenFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 // Returns the path of the open file with links resolved. That path is checked, not the requested
 // name, so that no link can be changed between the check and the read.
-std::filesystem::path path_of(const OpenFile& file) {
+std::filesystem::path path_of(const FileDescriptor& file) {
   std::error_code ec;
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file.get()), ec);
 }
@@ -106,8 +93,8 @@ Result<std::string> read_file(std::string_view escaped, const std::string& allow
       "expected a file below the directory of "
       "--allowed-local-media-path");
   if (!is_below(std::filesystem::weakly_canonical(*name, ec), allowed) || ec) return outside;
-  const OpenFile file(name->c_str());
-  if (file.get() < 0) return not_found("{}: there is no such file", *name);
+  const FileDescriptor file(::open(name->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return not_found("{}: there is no such file", *name);
   if (!is_below(path_of(file), allowed)) return outside;
   struct stat info {};
   if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))

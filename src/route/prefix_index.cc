@@ -3,25 +3,17 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/hash/splitmix64.h"
+
 namespace quire {
-namespace {
-
-uint64_t mix(uint64_t x) {  // the finalizer of splitmix64
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
 std::vector<uint64_t> prefix_chain(uint64_t seed, std::string_view text, size_t piece_bytes) {
   const size_t num_pieces = std::min(text.size() / piece_bytes, kMostPieces);
   std::vector<uint64_t> chain;
   chain.reserve(num_pieces);
-  uint64_t state = mix(seed + 1);
+  uint64_t state = splitmix64_finalizer(seed + 1);
   for (size_t i = 0; i < num_pieces; ++i) {
     const uint64_t piece = std::hash<std::string_view>()(text.substr(i * piece_bytes, piece_bytes));
-    chain.push_back(state = mix(state ^ piece) + i);
+    chain.push_back(state = splitmix64_finalizer(state ^ piece) + i);
   }
   return chain;
 }

@@ -18,6 +18,7 @@
 #include <random>
 #include <tuple>
 
+#include "base/files/file_descriptor.h"
 #include "base/hash/checksum.h"
 
 namespace quire {
@@ -31,22 +32,6 @@ constexpr size_t kKeyBytes = 16;
 int64_t nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
-
-// Owns a file descriptor.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int fd() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  const int fd_;
-};
 
 Status failed(const std::string& path, const char* what) {
   const int error = errno;
@@ -86,24 +71,30 @@ Result<KvFileHeader> read_header(int fd, int64_t& header_bytes) {
   return decode_kv_header(bytes, stat.st_size);
 }
 
+// Returns the name of a file to write, which no other thread or process uses.
+std::string temporary_name() {
+  static std::atomic<uint64_t> num_written{0};
+  return fmt::format("{}{}-{}", kTemporary, ::getpid(), ++num_written);
+}
+
 // Reads the key, or makes it if this is the first process. link() never replaces an existing file.
 Result<uint64_t> read_or_make_key(const std::string& directory) {
   const std::string path = directory + "/key";
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::byte key[kKeyBytes];
     if (file.is_open()) {
-      const Status status = read_piece(file.fd(), {key, kKeyBytes, 0});
+      const Status status = read_piece(file.get(), {key, kKeyBytes, 0});
       if (!status.ok()) return status.with_context(path);
       return checksum(key);
     }
     std::random_device random;
     for (std::byte& byte : key) byte = static_cast<std::byte>(random());
-    const std::string temporary = fmt::format("{}/{}key-{}", directory, kTemporary, ::getpid());
-    const File made(
+    const std::string temporary = directory + "/" + temporary_name();
+    const FileDescriptor made(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!made.is_open()) return failed(temporary, "open");
-    QUIRE_RETURN_IF_ERROR(write_all(made.fd(), {{key, kKeyBytes}}, temporary));
+    QUIRE_RETURN_IF_ERROR(write_all(made.get(), {{key, kKeyBytes}}, temporary));
     const bool linked = ::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST;
     const Status status = linked ? Status() : failed(path, "link");
     ::unlink(temporary.c_str());
@@ -200,7 +191,6 @@ std::string KvDirectory::file_of(const KvRun& run) const {
 Result<KvRun> KvDirectory::store(const KvRun& wanted, const KvPrefix& prefix,
                                  const KvCellShape& shape,
                                  std::span<const std::byte> payload) const {
-  static std::atomic<uint64_t> num_written{0};
   KvFileHeader header{.fingerprint = fingerprint_,
                       .shape = shape,
                       .first_cell = wanted.first_cell,
@@ -217,12 +207,12 @@ Result<KvRun> KvDirectory::store(const KvRun& wanted, const KvPrefix& prefix,
   KvRun run = wanted;
   run.file = file_of(run);
   run.num_bytes = static_cast<int64_t>(head.size()) + header.payload_bytes();
-  const std::string temporary = full(fmt::format("{}{}-{}", kTemporary, ::getpid(), ++num_written));
+  const std::string temporary = full(temporary_name());
   Status status;
   {
-    const File file(
+    const FileDescriptor file(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
-    status = file.is_open() ? write_all(file.fd(), std::move(pieces), temporary)
+    status = file.is_open() ? write_all(file.get(), std::move(pieces), temporary)
                             : failed(temporary, "open");
   }
   if (status.ok() && ::rename(temporary.c_str(), full(run.file).c_str()) != 0)
@@ -236,12 +226,12 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
                                   const KvCellShape& shape, FileReads& reads,
                                   std::vector<std::byte>& buffer, const TakeCell& take) const {
   const std::string path = full(source.file);
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return failed(path, "open");
   const int64_t num_bytes = source.count * shape.cell_bytes;
   const auto read = [&]() -> Status {
     int64_t offset = 0;
-    QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.fd(), offset));
+    QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.get(), offset));
     if (!(header.fingerprint == fingerprint_ && header.shape == shape) ||
         !fits(header, source, prefix))
       return not_found("another prefix");
@@ -250,7 +240,7 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
     const std::vector<FilePiece> pieces =
         pieces_of(offset + source.first_in_run * shape.cell_bytes, source.count, per_piece,
                   shape.cell_bytes, buffer.data());
-    return reads.read(file.fd(), pieces, [&](size_t piece) -> Status {
+    return reads.read(file.get(), pieces, [&](size_t piece) -> Status {
       const auto begin = static_cast<int32_t>(static_cast<int64_t>(piece) * per_piece);
       const auto count = static_cast<int32_t>(pieces[piece].num_bytes / shape.cell_bytes);
       for (int32_t i = begin; i < begin + count; ++i) {
@@ -266,7 +256,7 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
   const Status status = read();
   if (status.code() == StatusCode::kDataLoss) remove(source.file);
   if (!status.ok()) return status.with_context(path);
-  ::futimens(file.fd(), nullptr);  // marks the file as used; failure is harmless
+  ::futimens(file.get(), nullptr);  // marks the file as used; failure is harmless
   return num_bytes;
 }
 
@@ -304,10 +294,10 @@ std::vector<KvDirectory::Entry> KvDirectory::list() const {
 
 Result<KvRun> KvDirectory::describe(const std::string& name) const {
   const std::string path = full(name);
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return failed(path, "open");
   int64_t header_bytes = 0;
-  Result<KvFileHeader> header = read_header(file.fd(), header_bytes);
+  Result<KvFileHeader> header = read_header(file.get(), header_bytes);
   if (header.status().code() == StatusCode::kDataLoss) remove(name);
   if (!header.ok()) return header.status().with_context(full(name));
   KvRun run{.pool = header->shape.pool,

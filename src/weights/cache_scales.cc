@@ -138,14 +138,15 @@ Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& 
   CacheScales scales;
   scales.key.resize(std::accumulate(num_kv_heads.begin(), num_kv_heads.end(), size_t{0}), 1.0f);
   scales.value = scales.key;
-  size_t first = 0;  // first head of the layer
+  size_t first = 0;  // first head of the layer; behind the last one if no layer has more heads
   for (size_t layer = 0; layer < found.keys.size(); ++layer) {
     const RawTensor* key = found.keys[layer];
     const RawTensor* value = found.values[layer];
     const int32_t heads = num_kv_heads[layer];
-    if (key == nullptr || value == nullptr) ++scales.num_silent_layers;
-    if (key != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*key, heads, &scales.key[first]));
-    if (value != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*value, heads, &scales.value[first]));
+    if (key == nullptr || value == nullptr) ++scales.num_layers_without_scale;
+    if (key != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*key, heads, scales.key.data() + first));
+    if (value != nullptr)
+      QUIRE_RETURN_IF_ERROR(read_scale(*value, heads, scales.value.data() + first));
     first += static_cast<size_t>(heads);
   }
   return scales;

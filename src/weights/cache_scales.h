@@ -21,9 +21,9 @@
 namespace quire {
 
 struct CacheScales {
-  std::vector<float> key;         // by layer, then KV head; 1 where the checkpoint has no scale
-  std::vector<float> value;       // in the same order
-  int32_t num_silent_layers = 0;  // layers without a scale of the keys or of the values
+  std::vector<float> key;    // by layer, then KV head; 1 where the checkpoint has no scale
+  std::vector<float> value;  // in the same order
+  int32_t num_layers_without_scale = 0;  // layers without a scale of the keys or of the values
 };
 
 // Returns whether a tensor's name is that of a scale of keys, values or queries. Queries are not

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -29,8 +28,8 @@ class File {
     return *this;
   }
 
-  // The model has two layers of three KV heads.
-  Result<CacheScales> read() {
+  // The model has two layers of three KV heads, unless others are given.
+  Result<CacheScales> read(const std::vector<int32_t>& num_kv_heads = {3, 3}) {
     std::string header = "{" + header_ + "}";
     header.append((8 - header.size() % 8) % 8, ' ');
     const uint64_t size = header.size();
@@ -40,7 +39,7 @@ class File {
         ModelFiles::from_memory({{"model.safetensors", std::as_bytes(std::span(bytes))}});
     const auto source = TensorSource::open(files);
     QUIRE_CHECK(source.ok(), "{}", source.status().message());
-    return read_cache_scales(kScaleMap, *source, std::array{3, 3});
+    return read_cache_scales(kScaleMap, *source, num_kv_heads);
   }
 
   std::string error() {
@@ -59,13 +58,22 @@ TEST(CacheScales, AbsentOnesAreOne) {
   ASSERT_TRUE(none.ok()) << none.status().message();
   EXPECT_EQ(none->key, Floats(6, 1.0f));
   EXPECT_EQ(none->value, Floats(6, 1.0f));
-  EXPECT_EQ(none->num_silent_layers, 2);
+  EXPECT_EQ(none->num_layers_without_scale, 2);
 
   const auto half = File().add("model.layers.1.self_attn.k_scale", {0.5f}, "[]").read();
   ASSERT_TRUE(half.ok()) << half.status().message();
   EXPECT_EQ(half->key, (Floats{1, 1, 1, 0.5f, 0.5f, 0.5f}));
   EXPECT_EQ(half->value, Floats(6, 1.0f));
-  EXPECT_EQ(half->num_silent_layers, 2);
+  EXPECT_EQ(half->num_layers_without_scale, 2);
+}
+
+TEST(CacheScales, ALayerWithoutHeadsMayHaveAScale) {
+  const auto scales = File().add("model.layers.1.self_attn.kv_scale", {0.5f}, "[]").read({3, 0});
+  ASSERT_TRUE(scales.ok()) << scales.status().message();
+  EXPECT_EQ(scales->key, Floats(3, 1.0f));
+  const auto none = File().add("model.layers.1.self_attn.k_scale", {0.5f}, "[]").read({0, 0});
+  ASSERT_TRUE(none.ok()) << none.status().message();
+  EXPECT_TRUE(none->key.empty());
 }
 
 TEST(CacheScales, EveryNameAndShape) {
@@ -76,7 +84,7 @@ TEST(CacheScales, EveryNameAndShape) {
     ASSERT_TRUE(scales.ok()) << scales.status().message();
     EXPECT_EQ(scales->key, (Floats{2, 3, 4, 1, 1, 1})) << module;
     EXPECT_EQ(scales->value, (Floats{0.25f, 0.25f, 0.25f, 1, 1, 1})) << module;
-    EXPECT_EQ(scales->num_silent_layers, 1);
+    EXPECT_EQ(scales->num_layers_without_scale, 1);
   }
   const auto projections =
       File("wrapped.model.")
@@ -99,7 +107,7 @@ TEST(CacheScales, TheOldJointScaleYieldsToItsSuccessors) {
   ASSERT_TRUE(scales.ok()) << scales.status().message();
   EXPECT_EQ(scales->key, Floats(6, 7.0f));
   EXPECT_EQ(scales->value, (Floats{7, 7, 7, 8, 8, 8}));
-  EXPECT_EQ(scales->num_silent_layers, 0);
+  EXPECT_EQ(scales->num_layers_without_scale, 0);
 }
 
 TEST(CacheScales, LiesAreNamed) {

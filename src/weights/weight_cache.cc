@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
+#include "base/files/file_descriptor.h"
 #include "base/hash/checksum.h"
 #include "base/log.h"
 #include "base/threads/thread_team.h"
@@ -107,32 +110,19 @@ std::string key_text(const LoadPlan& plan, const WeightCacheOptions& cache) {
   return text;
 }
 
-class File {
- public:
-  File(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
+// Returns false, with the cause in errno, if not all bytes could be written.
+bool write_all(const FileDescriptor& file, const void* data, int64_t count) {
+  const auto* from = static_cast<const char*>(data);
+  while (count > 0) {
+    const ssize_t written =
+        ::write(file.get(), from, static_cast<size_t>(std::min(count, kChunkBytes)));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    from += written;
+    count -= written;
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
-  bool write_all(const void* data, int64_t count) {
-    const auto* from = static_cast<const char*>(data);
-    while (count > 0) {
-      const ssize_t written = ::write(fd_, from, static_cast<size_t>(std::min(count, kChunkBytes)));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      from += written;
-      count -= written;
-    }
-    return true;
-  }
-
- private:
-  int fd_;
-};
+  return true;
+}
 
 class WeightCache {
  public:
@@ -152,12 +142,12 @@ class WeightCache {
 
   // Returns kNotFound if there is no such file, kDataLoss if it is damaged or does not fit.
   Result<Arena> read() const {
-    const File file(path_, O_RDONLY);
+    const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file.is_open()) return not_found("{}: {}", path_, std::strerror(errno));
     Header header{};
     struct stat info {};
-    if (::fstat(file.fd(), &info) != 0 || info.st_size != kHeaderBytes + num_bytes_ ||
-        ::pread(file.fd(), &header, sizeof header, 0) != sizeof header) {
+    if (::fstat(file.get(), &info) != 0 || info.st_size != kHeaderBytes + num_bytes_ ||
+        ::pread(file.get(), &header, sizeof header, 0) != sizeof header) {
       return data_loss("{}: expected {} bytes, got {}", path_, kHeaderBytes + num_bytes_,
                        info.st_size);
     }
@@ -166,7 +156,7 @@ class WeightCache {
         header.num_bytes != static_cast<uint64_t>(num_bytes_)) {
       return data_loss("{}: its header is not that of this model", path_);
     }
-    QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::map_file(file.fd(), kHeaderBytes, num_bytes_));
+    QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::map_file(file.get(), kHeaderBytes, num_bytes_));
     if (sum_of_all(arena.data(), num_bytes_, team_) != header.sum) {
       return data_loss("{}: its bytes do not have the sum that was written", path_);
     }
@@ -185,22 +175,28 @@ class WeightCache {
     header.header_sum = header_sum(header);
     std::array<std::byte, kHeaderBytes> block{};
     std::memcpy(block.data(), &header, sizeof header);
-    // The name contains the process id, so that two processes that start at once do not write one
-    // file.
-    const std::string partial = fmt::format("{}.{}.partial", path_, ::getpid());
-    bool good = false;
-    {
-      File file(partial, O_WRONLY | O_CREAT | O_TRUNC);
-      good = file.is_open() && file.write_all(block.data(), kHeaderBytes) &&
-             file.write_all(arena.data(), num_bytes_) && ::fdatasync(file.fd()) == 0;
-    }
-    if (good && std::rename(partial.c_str(), path_.c_str()) == 0) return {};
-    const Status status = internal_error("{}: {}", path_, std::strerror(errno));
-    ::unlink(partial.c_str());
+    // The name is used once, so that processes, and loads of one process, that start at once do not
+    // write one file.
+    static std::atomic<uint64_t> num_written{0};
+    const std::string partial = fmt::format("{}.{}-{}.partial", path_, ::getpid(), ++num_written);
+    const Status status = write_file(partial, block, arena);
+    if (!status.ok()) ::unlink(partial.c_str());
     return status;
   }
 
  private:
+  Status write_file(const std::string& partial, std::span<const std::byte> header,
+                    const Arena& arena) const {
+    const FileDescriptor file(
+        ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.is_open() && write_all(file, header.data(), kHeaderBytes) &&
+        write_all(file, arena.data(), num_bytes_) && ::fdatasync(file.get()) == 0 &&
+        std::rename(partial.c_str(), path_.c_str()) == 0) {
+      return {};
+    }
+    return internal_error("{}: {}", path_, std::strerror(errno));  // before close() may change it
+  }
+
   static uint64_t header_sum(const Header& header) {
     return sum_of(reinterpret_cast<const std::byte*>(&header), offsetof(Header, header_sum), 5);
   }

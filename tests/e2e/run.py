@@ -51,6 +51,7 @@ import test_prefill_decode  # noqa: E402
 import test_process  # noqa: E402
 import test_pull  # noqa: E402
 import test_python  # noqa: E402
+import test_python_client  # noqa: E402
 import test_ranks  # noqa: E402
 import test_responses  # noqa: E402
 import test_route  # noqa: E402
@@ -75,7 +76,8 @@ BESIDE = (test_verbs, test_networks, test_prefill_decode, test_tools, test_ranks
           test_telemetry, test_operations, test_fleet, test_speculation, test_vllm_router, test_vllm_surface, test_pull,
           test_planning, test_speech, test_kv_files, test_adapters, test_models_dir, test_pages, test_terminal, test_process,
           test_launchers, test_figures, test_python, test_seq2seq, test_kubernetes, test_batches, test_tls, test_keys,
-          test_responses, test_kv_events, test_embeddings, test_anthropic, test_batch, test_ollama, test_dashboard, test_llama)
+          test_responses, test_kv_events, test_embeddings, test_anthropic, test_batch, test_ollama, test_dashboard, test_llama,
+          test_python_client)
 
 
 def run_functions(functions, argument, only):

@@ -191,6 +191,25 @@ def test_python_interrupts_leave_the_engine_ready(binary):
         assert llm.generate(PROMPT, GREEDY, **QUIET)[0].finished
 
 
+def test_python_shutdown_ends_calls_of_other_threads(binary):
+    llm, raised = LLM(binary=binary, max_model_len=2048), []
+
+    def call():
+        try:
+            llm.generate([PROMPT] * 64, SamplingParams(max_tokens=2000, ignore_eos=True), **QUIET)
+        except quire.EngineDeadError:
+            raised.append(True)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    time.sleep(0.2)
+    llm.shutdown()
+    thread.join(20)
+    assert not thread.is_alive() and raised == [True]
+    call()
+    assert raised == [True, True]
+
+
 def test_python_engines_end_with_their_program(binary):
     done = run_script(binary, """
         import os, signal

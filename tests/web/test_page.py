@@ -607,6 +607,8 @@ class PageTest(unittest.TestCase):
         body = mock_server.Handler.bodies[-1]
         self.assertEqual((body["temperature"], body["stop"]), (0.25, ["\n\n", "END"]))
         self.assertEqual([m["content"] for m in body["messages"]], ["Be brief.", "Grüße 🦊"])
+        long = self.page.eval("import('/web/share.js').then(m => m.shareLink({prompt: 'a'.repeat(1 << 20)}).length)")
+        self.assertGreater(long, 1 << 20)
         for broken in ("#share=%%%", "#share=e30", "#share=bnVsbA"):
             self.page.open("about:blank")
             self.page.open(f"{self.url}/{broken}")

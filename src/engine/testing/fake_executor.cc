@@ -7,28 +7,23 @@
 #include <thread>
 #include <utility>
 
+#include "base/hash/splitmix64.h"
+
 namespace quire {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-// generators").
-uint64_t mix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 uint64_t extend(uint64_t prefix_hash, TokenId token_id) {
-  return mix(prefix_hash ^ mix(static_cast<uint64_t>(token_id)));
+  return splitmix64(prefix_hash ^ splitmix64(static_cast<uint64_t>(token_id)));
 }
 
 // Returns what a slot of this group holds after the prefix was computed into it; never 0.
-uint64_t fingerprint(uint64_t prefix_hash, size_t group) { return mix(prefix_hash + group) | 1; }
+uint64_t fingerprint(uint64_t prefix_hash, size_t group) {
+  return splitmix64(prefix_hash + group) | 1;
+}
 
 // Returns the hash of the empty prefix, so that the KV of one adapter differs from another's.
 uint64_t first_hash(const Adapter* adapter) {
-  return adapter == nullptr ? 0 : mix(std::hash<std::string>()(adapter->content_key) | 1);
+  return adapter == nullptr ? 0 : splitmix64(std::hash<std::string>()(adapter->content_key) | 1);
 }
 
 bool contains(std::span<const TokenId> ids, TokenId id) {
@@ -332,7 +327,7 @@ PooledOutput FakeExecutor::pool(const RequestRecord& record) const {
   for (size_t row = 0; row < num_rows; ++row) {
     uint64_t draw = record.prefix_hashes[record.prefix_hashes.size() - num_rows + row];
     for (int32_t i = 0; i < out.num_columns; ++i) {
-      draw = mix(draw);
+      draw = splitmix64(draw);
       out.values.push_back(static_cast<float>(draw % 2001) / 1000.0f - 1.0f);
     }
   }
@@ -371,7 +366,8 @@ TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t pref
   if (options_.next_token) {
     if (const auto token_id = options_.next_token(context)) return *token_id;
   }
-  uint64_t draw = mix(prefix_hash ^ (params.greedy() ? 0 : mix(params.seed.value_or(0) + 1)));
+  uint64_t draw =
+      splitmix64(prefix_hash ^ (params.greedy() ? 0 : splitmix64(params.seed.value_or(0) + 1)));
   for (int attempt = 0;; ++attempt) {
     const TokenId token_id =
         params.allowed_token_ids
@@ -381,7 +377,7 @@ TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t pref
         contains(params.eos_token_ids, token_id) || contains(params.stop_token_ids, token_id);
     const bool may_end = !ends || num_output_tokens >= params.min_tokens;
     if ((may_end && allows(mask, token_id)) || attempt > 100'000) return token_id;
-    draw = mix(draw);
+    draw = splitmix64(draw);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/hash/splitmix64.h"
+
 namespace quire::grammar {
 
 struct Hash128 {
@@ -14,20 +16,11 @@ struct Hash128 {
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 
   Hash128& mix(uint64_t word) {
-    lo = scramble(lo ^ word) + 0x2545F4914F6CDD1D;
-    hi = scramble(hi + word * 0x9FB21C651E98DF25) ^ (lo >> 7);
+    lo = splitmix64_finalizer(lo ^ word) + 0x2545F4914F6CDD1D;
+    hi = splitmix64_finalizer(hi + word * 0x9FB21C651E98DF25) ^ (lo >> 7);
     return *this;
   }
   Hash128& mix(const Hash128& other) { return mix(other.lo).mix(other.hi); }
-
- private:
-  // The finalizer of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-  // Generators).
-  static uint64_t scramble(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-    return x ^ (x >> 31);
-  }
 };
 
 struct Hash128Hasher {

@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "media/audio/decode_audio.h"
-#include "media/held_bytes.h"
 
 namespace quire {
 namespace {
@@ -36,23 +35,21 @@ AudioInput::AudioInput(const WindowShape& shape, const AudioInputOptions& option
     : shape_(shape),
       options_(options),
       log_mel_(shape.num_bands),
-      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
+      memory_("recordings", options.max_held_bytes,
+              sample_bytes(options.limits.max_seconds, kSpeechSampleRate)) {}
 
 Result<std::shared_ptr<const void>> AudioInput::hold(int64_t num_bytes) const {
-  const auto lease = std::make_shared<HeldBytes>(held_bytes_);
-  const int64_t held = lease->take(num_bytes);
-  if (held > options_.max_held_bytes) {
-    return resource_exhausted(
-        "recordings of requests take {} bytes, at most {} may be held at once", held,
-        options_.max_held_bytes);
-  }
+  const std::shared_ptr<HeldBytes> lease = memory_.lease();
+  QUIRE_RETURN_IF_ERROR(memory_.hold(num_bytes, *lease));
   return std::shared_ptr<const void>(lease);
 }
 
 Result<HeardRecording> AudioInput::load(std::string_view file) const {
+  std::unique_ptr<HeldBytes> decoded;
   QUIRE_ASSIGN_OR_RETURN(
       const Recording recording,
-      decode_audio(std::as_bytes(std::span(file)), options_.limits, kSpeechSampleRate));
+      decode_audio(std::as_bytes(std::span(file)), options_.limits, kSpeechSampleRate,
+                   [&](int64_t num_bytes) { return memory_.decode(num_bytes, decoded); }));
   HeardRecording heard{.bands = log_mel_.compute(recording.samples),
                        .num_samples = std::ssize(recording.samples)};
   QUIRE_ASSIGN_OR_RETURN(heard.lease, hold(bytes_of(heard.bands.values.size())));

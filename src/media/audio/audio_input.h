@@ -1,7 +1,6 @@
 // AudioInput turns the recordings of clients into media items, window by window.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -10,12 +9,14 @@
 #include "core/media.h"
 #include "media/audio/log_mel.h"
 #include "media/audio/recording.h"
+#include "media/intake/held_bytes.h"
 
 namespace quire {
 
 struct AudioInputOptions {
   AudioLimits limits = {};
-  // Bytes that the recordings of all unfinished requests may take together, with their windows.
+  // Bytes that the recordings of all unfinished requests may take together, with their windows. What
+  // is being decoded comes on top of them (MediaMemory).
   int64_t max_held_bytes = int64_t{1} << 30;
 };
 
@@ -43,7 +44,7 @@ struct HeardRecording {
   }
 };
 
-// Immutable except for the count of held bytes; any thread may use it.
+// Immutable except for the counts of bytes; any thread may use it.
 class AudioInput {
  public:
   explicit AudioInput(const WindowShape& shape, const AudioInputOptions& options = {});
@@ -65,7 +66,7 @@ class AudioInput {
   const WindowShape shape_;
   const AudioInputOptions options_;
   const LogMel log_mel_;
-  std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // shared with the leases
+  const MediaMemory memory_;
 };
 
 }  // namespace quire

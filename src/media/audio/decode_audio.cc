@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "media/audio/resampler.h"
 #include "media/audio/sound_readers.h"
+#include "media/intake/file_magic.h"
 
 namespace quire {
 namespace {
@@ -17,10 +17,12 @@ namespace {
 constexpr int64_t kFramesAtOnce = 8192;
 constexpr float kLoudest = 1e6f;  // samples beyond it are not sound
 
-bool starts_with(std::span<const std::byte> file, std::string_view magic, size_t at = 0) {
-  return file.size() >= at + magic.size() &&
-         std::memcmp(file.data() + at, magic.data(), magic.size()) == 0;
-}
+constexpr std::array<FileMagic, 6> kOtherSounds = {{{"ftyp", "MP4 or M4A", 4},
+                                                    {"\x1a\x45\xdf\xa3", "WebM"},
+                                                    {"FORM", "AIFF"},
+                                                    {".snd", "AU"},
+                                                    {"caff", "CAF"},
+                                                    {"#!AMR", "AMR"}}};
 
 // Returns whether the file begins with an MP3 frame, whose first eleven bits are one.
 bool is_mp3(std::span<const std::byte> file) {
@@ -36,28 +38,11 @@ bool is_sound_file(std::span<const std::byte> file) {
          starts_with(file, "OggS");
 }
 
-std::string_view kind_of(std::span<const std::byte> file) {
-  struct Refused {
-    std::string_view magic;
-    size_t at;
-    std::string_view name;
-  };
-  constexpr std::array<Refused, 6> kRefused = {{{"ftyp", 4, "MP4 or M4A"},
-                                                {"\x1a\x45\xdf\xa3", 0, "WebM"},
-                                                {"FORM", 0, "AIFF"},
-                                                {".snd", 0, "AU"},
-                                                {"caff", 0, "CAF"},
-                                                {"#!AMR", 0, "AMR"}}};
-  for (const Refused& refused : kRefused) {
-    if (starts_with(file, refused.magic, refused.at)) return refused.name;
-  }
-  return file.empty() ? "nothing" : "something else";
-}
-
 Result<std::unique_ptr<SoundReader>> open_sound(std::span<const std::byte> file) {
   if (is_sound_file(file)) return open_sound_file(file);
   if (is_mp3(file)) return open_mp3(file);
-  return invalid_argument("audio: expected a file in WAV, FLAC, Ogg or MP3, got {}", kind_of(file));
+  return invalid_argument("audio: expected a file in WAV, FLAC, Ogg or MP3, got {}",
+                          kind_of(file, kOtherSounds));
 }
 
 Status check_header(const SoundReader& reader, const AudioLimits& limits) {
@@ -113,14 +98,24 @@ Result<int64_t> read_samples(SoundReader& reader, const AudioLimits& limits, Rec
 
 }  // namespace
 
+int64_t sample_bytes(double seconds, int32_t sample_rate) {
+  return std::llround(seconds * sample_rate) * int64_t{sizeof(float)};
+}
+
 Result<Recording> decode_audio(std::span<const std::byte> file, const AudioLimits& limits,
-                               int32_t sample_rate) {
+                               int32_t sample_rate, const ReserveBytes& reserve) {
   if (std::ssize(file) > limits.max_bytes) {
     return too_large("audio: expected a file of at most {} bytes (--max-audio-size), got {}",
                      limits.max_bytes, file.size());
   }
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<SoundReader> reader, open_sound(file));
   QUIRE_RETURN_IF_ERROR(check_header(*reader, limits));
+  if (reserve && reader->num_frames() > 0) {
+    const double seconds =
+        static_cast<double>(reader->num_frames()) / static_cast<double>(reader->sample_rate());
+    QUIRE_RETURN_IF_ERROR(
+        reserve(sample_bytes(std::min(seconds, limits.max_seconds), sample_rate)));
+  }
   Recording recording{.sample_rate = sample_rate, .samples = {}};
   QUIRE_ASSIGN_OR_RETURN(const int64_t num_frames, read_samples(*reader, limits, recording));
   if (recording.samples.empty()) return invalid_argument("audio: expected some sound, got none");

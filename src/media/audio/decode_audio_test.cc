@@ -29,6 +29,19 @@ void expect_refused(const std::string& file, StatusCode code, const std::string&
   EXPECT_EQ(recording.status().message().find('\n'), std::string::npos);
 }
 
+TEST(DecodeAudio, ReservesWhatTheHeaderSays) {
+  const std::string file = test::write_audio(test::tones(8000, 2, 0.5), kWav, 8000, 2);
+  std::vector<int64_t> reserved;
+  const auto reserve = [&](int64_t num_bytes) {
+    reserved.push_back(num_bytes);
+    return reserved.size() > 1 ? resource_exhausted("full") : Status();
+  };
+  const auto bytes = std::as_bytes(std::span(file));
+  EXPECT_TRUE(decode_audio(bytes, {}, kRate, reserve).ok());
+  EXPECT_EQ(decode_audio(bytes, {.max_seconds = 0.25}, kRate, reserve).status().message(), "full");
+  EXPECT_EQ(reserved, (std::vector<int64_t>{8000 * 4, 4000 * 4}));
+}
+
 TEST(DecodeAudio, WavIsExact) {
   const std::vector<float> frames = test::tones(kRate, 1, 0.5);
   const auto recording = decode(test::write_audio(frames, kWav, kRate, 1));

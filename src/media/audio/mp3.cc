@@ -50,8 +50,9 @@ class Mp3Reader final : public SoundReader {
         constexpr size_t kBytesAtOnce = 16384;
         const std::span<const std::byte> some = file_.first(std::min(kBytesAtOnce, file_.size()));
         file_ = file_.subspan(some.size());
-        mpg123_feed(handle_.get(), reinterpret_cast<const unsigned char*>(some.data()),
-                    some.size());
+        if (mpg123_feed(handle_.get(), reinterpret_cast<const unsigned char*>(some.data()),
+                        some.size()) != MPG123_OK)
+          return internal_error("audio: libmpg123: {}", mpg123_strerror(handle_.get()));
       } else if (status == MPG123_DONE) {
         return 0;
       } else if (status != MPG123_OK && status != MPG123_NEW_FORMAT) {

@@ -49,6 +49,22 @@ TEST(DecodeImage, AsPillow) {
   EXPECT_GE(count, 10);
 }
 
+// The memory of a picture is asked for before it is taken, in every format.
+TEST(DecodeImage, ReservesWhatAPictureTakes) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(image_dir())) {
+    const std::string file = test::read_file(entry.path());
+    const auto image = decode(file);
+    if (!image.ok()) continue;
+    int64_t reserved = 0;
+    const auto refused = decode_image(std::as_bytes(std::span(file)), {}, [&](int64_t num_bytes) {
+      reserved = num_bytes;
+      return resource_exhausted("full");
+    });
+    EXPECT_EQ(refused.status().message(), "full") << entry.path();
+    EXPECT_EQ(reserved, std::ssize(image->rgb)) << entry.path();
+  }
+}
+
 // A prefix of a file is never accepted as the whole file, and never crashes.
 TEST(DecodeImage, RefusesFilesThatEndEarly) {
   for (const fs::directory_entry& entry : fs::directory_iterator(image_dir())) {

@@ -88,7 +88,8 @@ struct Decoder {
 
 }  // namespace
 
-Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& limits) {
+Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& limits,
+                          const ReserveBytes& reserve) {
   Decoder decoder;
   if (!decoder.read_header(file)) return data_loss("JPEG: {}", decoder.message.data());
   const jpeg_decompress_struct& info = decoder.info;
@@ -101,7 +102,7 @@ Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& li
   }
   // The orientation is read first, because finishing a picture frees the markers.
   const int orientation = decoder.orientation();
-  Image image = make_image(info.image_width, info.image_height);
+  QUIRE_ASSIGN_OR_RETURN(Image image, make_image(info.image_width, info.image_height, reserve));
   if (!decoder.read_pixels(image)) return data_loss("JPEG: {}", decoder.message.data());
   return turn_upright(std::move(image), orientation);
 }

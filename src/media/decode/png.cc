@@ -72,13 +72,14 @@ struct Decoder {
 
 }  // namespace
 
-Result<Image> decode_png(std::span<const std::byte> file, const ImageLimits& limits) {
+Result<Image> decode_png(std::span<const std::byte> file, const ImageLimits& limits,
+                         const ReserveBytes& reserve) {
   Decoder decoder(file);
   if (!decoder.read_header()) return data_loss("PNG: {}", decoder.message.data());
   const int64_t width = png_get_image_width(decoder.png, decoder.info);
   const int64_t height = png_get_image_height(decoder.png, decoder.info);
   QUIRE_RETURN_IF_ERROR(check_image_size("PNG", width, height, limits));
-  Image image = make_image(width, height);
+  QUIRE_ASSIGN_OR_RETURN(Image image, make_image(width, height, reserve));
   std::vector<png_bytep> rows;
   rows.reserve(static_cast<size_t>(image.height));
   for (int32_t y = 0; y < image.height; ++y) rows.push_back(image.pixel(0, y));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/hash/fnv1a.h"
+
 namespace quire::server {
 namespace {
 
@@ -13,11 +15,10 @@ bool is_alphanumeric(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Returns an FNV-1a hash of the request, the choice and the call.
+// Returns a hash of the request, the choice and the call.
 uint64_t hash_of(const ToolCallId& id, uint64_t salt) {
-  uint64_t hash = 14695981039346656037u ^ salt;
   const std::string text = fmt::format("{}/{}/{}", id.request_id, id.choice_index, id.call_index);
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  const uint64_t hash = fnv1a(text, kFnv1aBasis ^ salt);
   return hash ^ hash >> 29;
 }
 

@@ -76,7 +76,10 @@ int32_t merge_blocks(const Workload& workload, FleetSpec& spec) {
       !std::all_of(spec.pools.begin(), spec.pools.end(), may_merge)) {
     return 1;
   }
-  const int32_t factor = mergeable_blocks(workload, spec.pools[0].replica.kv_spec.block_size);
+  int32_t factor = kMostTokens;
+  for (const PoolSpec& pool : spec.pools) {
+    factor = std::min(factor, mergeable_blocks(workload, pool.replica.kv_spec.block_size));
+  }
   for (PoolSpec& pool : spec.pools) {
     pool.replica.kv_spec.block_size *= factor;
     pool.replica.kv_spec.block_bytes *= factor;

@@ -13,7 +13,8 @@ namespace quire::sim {
 // partly filled blocks, and in prefixes that end inside a block, are at most `most_error` of all.
 int32_t mergeable_blocks(const Workload& workload, int32_t block_size, double most_error = 0.01);
 
-// Enlarges the blocks of all pools and returns how many blocks became one. Returns 1 if results
+// Enlarges the blocks of all pools by the same factor, which the blocks of each allow, and returns
+// it. Returns 1 if results
 // would change: with pictures, tiers, transfers, windows, states, reserved KV, or a number of
 // blocks that the user chose.
 int32_t merge_blocks(const Workload& workload, FleetSpec& spec);

@@ -67,6 +67,16 @@ TEST(BlockMerging, FiguresStayWithinOnePercent) {
   EXPECT_NEAR(static_cast<double>(b.kv_tokens), static_cast<double>(a.kv_tokens), 300);
 }
 
+TEST(BlockMerging, PoolsWithOtherBlocksBoundTheFactor) {
+  const Workload workload = workload_of(12'000, 343, 50);
+  FleetSpec spec = fleet_of();
+  spec.pools.push_back(spec.pools[0]);
+  spec.pools[0].replica.kv_spec.block_size = 1;
+  EXPECT_EQ(merge_blocks(workload, spec), 16);
+  EXPECT_EQ(spec.pools[0].replica.kv_spec.block_size, 16);
+  EXPECT_EQ(spec.pools[1].replica.kv_spec.block_size, 256);
+}
+
 TEST(BlockMerging, WhatCountsInBlocksKeepsThem) {
   const Workload workload = workload_of(12'000, 200, 10);
   FleetSpec asked = fleet_of();

@@ -177,16 +177,25 @@ Status check_memory(const FleetSpec& spec, bool apart) {
 
 Status check_pool(const PoolSpec& pool) {
   const AutoscaleOptions& scale = pool.autoscale;
-  if (pool.num_replicas < 1 || pool.devices_per_replica < 1 || pool.replica.timer == nullptr) {
+  if (pool.replica.timer == nullptr)
+    return invalid_argument("pool '{}': expected a timer of its steps, got none", pool.name);
+  if (pool.num_replicas < 1 || pool.devices_per_replica < 1) {
     return invalid_argument("pool '{}': expected at least 1 replica and 1 device, got {} and {}",
                             pool.name, pool.num_replicas, pool.devices_per_replica);
   }
   if (scale.max_replicas == 0) return {};
-  if (scale.max_replicas < pool.num_replicas || scale.interval_ns < 1 ||
-      scale.provisioning_ns < 0 || scale.scale_down_ns < 0 || !(scale.target_requests > 0)) {
+  if (scale.max_replicas < pool.num_replicas) {
+    return invalid_argument("pool '{}': expected a maximum of at least its {} replicas, got {}",
+                            pool.name, pool.num_replicas, scale.max_replicas);
+  }
+  if (scale.interval_ns < 1 || scale.provisioning_ns < 0 || scale.scale_down_ns < 0 ||
+      !(scale.target_requests > 0)) {
     return invalid_argument(
-        "pool '{}': expected at most {} replicas to be at least {}, an interval and a target > 0",
-        pool.name, scale.max_replicas, pool.num_replicas);
+        "pool '{}': autoscaling: expected an interval and a target above 0, and no time below 0; "
+        "got an interval of {} ns, a target of {} requests, and {} ns and {} ns to add and remove "
+        "a replica",
+        pool.name, scale.interval_ns, scale.target_requests, scale.provisioning_ns,
+        scale.scale_down_ns);
   }
   return {};
 }

@@ -37,7 +37,7 @@ void KvTier::keep(const BlockHash& hash) {
   by_hash_.emplace(hash, recent_.begin());
 }
 
-int32_t KvTier::lookup(std::span<const TokenId> prompt, int32_t num_cached) {
+int32_t KvTier::touch(std::span<const TokenId> prompt, int32_t num_cached) {
   const auto size = static_cast<size_t>(block_size_);
   BlockHash parent = root_;
   size_t begin = 0;

@@ -30,8 +30,8 @@ class KvTier {
   // Loads and stores use separate directions of the link; stores are assumed to delay nothing.
   void on_events(std::span<const KvEvent> events);
   // Returns how many consecutive tokens of `prompt` behind the first `num_cached` (whole blocks)
-  // this tier holds.
-  int32_t lookup(std::span<const TokenId> prompt, int32_t num_cached);
+  // this tier holds, and notes that their blocks were used.
+  int32_t touch(std::span<const TokenId> prompt, int32_t num_cached);
   // Starts a load of `num_tokens` and returns when it will have ended. Loads queue.
   int64_t load(int32_t num_tokens, int64_t now_ns);
 

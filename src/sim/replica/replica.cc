@@ -124,7 +124,7 @@ void Replica::deliver(const Delivery& leg, int64_t now_ns) {
     std::vector<TokenId> prompt;
     sinks_.workload->fill_prompt(slots_.request(leg), prompt);
     const int32_t num_cached = probe(prompt);
-    if (const int32_t num_loaded = tier_->lookup(prompt, num_cached); num_loaded > 0) {
+    if (const int32_t num_loaded = tier_->touch(prompt, num_cached); num_loaded > 0) {
       arrival.ready_ns = tier_->load(num_loaded, now_ns);
       arrival.kv_tokens = num_cached + num_loaded;
       arrival.kv_blocked_mark = books_.counters().kv_blocked_ns;

@@ -51,7 +51,8 @@ Result<std::vector<Window>> parse_windows(const std::string& text, const std::st
     QUIRE_ASSIGN_OR_RETURN(window.rate, parse_number(fields[1], 0, 1e7, lines.where()));
     QUIRE_ASSIGN_OR_RETURN(const double cv, parse_number(fields[2], 0, 1e6, lines.where()));
     if (!windows.empty() && window.begin_s <= windows.back().begin_s) {
-      return invalid_argument("{}: expected growing times", lines.where());
+      return invalid_argument("{}: expected growing times, got {} after {}", lines.where(),
+                              window.begin_s, windows.back().begin_s);
     }
     const std::string_view kind = trim(fields[3]);
     if (kind == "Weibull" && fields.size() > 4) {
@@ -66,7 +67,8 @@ Result<std::vector<Window>> parse_windows(const std::string& text, const std::st
     }
     windows.push_back(window);
   }
-  if (windows.empty()) return invalid_argument("{}: holds no windows", name);
+  if (windows.empty())
+    return invalid_argument("{}: expected at least one window, got an empty file", name);
   return windows;
 }
 
@@ -75,7 +77,8 @@ Result<std::optional<LengthDistribution>> parse_histogram(std::string_view text,
                                                           const std::string& where) {
   text = trim(text);
   if (text.size() < 2 || text.front() != '{' || text.back() != '}') {
-    return invalid_argument("{}: expected {{LENGTH: PROBABILITY, …}}", where);
+    return invalid_argument("{}: expected {{LENGTH: PROBABILITY, …}}, got '{}'", where,
+                            text.substr(0, 60));
   }
   text = trim(text.substr(1, text.size() - 2));
   if (text.empty()) return std::optional<LengthDistribution>();
@@ -84,7 +87,10 @@ Result<std::optional<LengthDistribution>> parse_histogram(std::string_view text,
   double total = 0;
   for (const std::string_view item : split(text, ',')) {
     const std::vector<std::string_view> pair = split(item, ':');
-    if (pair.size() != 2) return invalid_argument("{}: expected LENGTH: PROBABILITY", where);
+    if (pair.size() != 2) {
+      return invalid_argument("{}: expected LENGTH: PROBABILITY, got '{}'", where,
+                              item.substr(0, 60));
+    }
     QUIRE_ASSIGN_OR_RETURN(const int64_t length,
                            parse_integer(pair[0], 0, LengthDistribution::kMaxLength, where));
     QUIRE_ASSIGN_OR_RETURN(const double weight, parse_number(pair[1], 0, 1e12, where));

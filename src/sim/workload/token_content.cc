@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hash/splitmix64.h"
+
 namespace quire::sim {
 namespace {
 
@@ -10,20 +12,11 @@ namespace {
 constexpr uint32_t kStep = 0x9E3779B1u;
 constexpr uint32_t kMask = kVocabSize - 1;
 
-// This is the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-// generators").
-uint64_t mix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 // Tokens at even and odd positions have different bases, so that two streams agree in a block only
 // if both halves of their ids do.
 struct Bases {
   explicit Bases(uint64_t stream) {
-    const uint64_t m = mix(stream);
+    const uint64_t m = splitmix64(stream);
     base[0] = static_cast<uint32_t>(m);
     base[1] = static_cast<uint32_t>(m >> 32);
   }
@@ -37,7 +30,7 @@ TokenId token(const Bases& bases, uint64_t position) {
 
 }  // namespace
 
-uint64_t stream_id(uint64_t kind, uint64_t value) { return mix(mix(kind) ^ value); }
+uint64_t stream_id(uint64_t kind, uint64_t value) { return splitmix64(splitmix64(kind) ^ value); }
 
 TokenId content_token(uint64_t stream, int64_t position) {
   return token(Bases(stream), static_cast<uint64_t>(position));

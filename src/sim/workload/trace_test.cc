@@ -259,6 +259,12 @@ TEST(ServeGen, DrawsRatesAndLengthsOfItsWindows) {
   ServeGenClient bad = client;
   bad.trace = "0,10,2,Gamma,0.25,0.4\n600,x,2,Gamma,0.25,0.4\n";
   EXPECT_TRUE(parse_servegen({bad}, {}).status().message().starts_with("chunk-0-trace.csv:2:"));
+  bad.trace = "600,10,2,Gamma,0.25,0.4\n0,10,2,Gamma,0.25,0.4\n";
+  EXPECT_EQ(parse_servegen({bad}, {}).status().message(),
+            "chunk-0-trace.csv:2: expected growing times, got 0 after 600");
+  bad.trace = "\n";
+  EXPECT_EQ(parse_servegen({bad}, {}).status().message(),
+            "chunk-0-trace.csv: expected at least one window, got an empty file");
   bad = client;
   bad.dataset = R"({"0": {"input_tokens": "{100 0.5}", "output_tokens": "{}"}})";
   EXPECT_TRUE(parse_servegen({bad}, {}).status().message().starts_with("chunk-0-dataset.json:"));

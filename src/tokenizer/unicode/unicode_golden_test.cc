@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 
+#include "base/hash/fnv1a.h"
 #include "tests/support/test_data.h"
 #include "tokenizer/json/json_components.h"
 #include "tokenizer/unicode/unicode.h"
@@ -21,18 +22,11 @@ json::array components() {
   return json::parse(test::read_file(path)).at("components").as_array();
 }
 
-// Adds a byte to an FNV-1a hash of 64 bits.
-void hash_byte(uint64_t& state, char byte) {
-  state = (state ^ static_cast<unsigned char>(byte)) * 0x100000001B3u;
-}
-
 void hash_words(uint64_t& state, const std::vector<std::string_view>& words) {
   for (const std::string_view word : words) {
-    if (word.empty()) continue;
-    for (const char byte : word) hash_byte(state, byte);
-    hash_byte(state, '\x1f');
+    if (!word.empty()) state = fnv1a("\x1f", fnv1a(word, state));
   }
-  hash_byte(state, '\x1e');
+  state = fnv1a("\x1e", state);
 }
 
 void hash_code_point(uint64_t& state, const PreTokenizer& pre_tokenizer, char32_t c) {
@@ -57,7 +51,7 @@ std::string differing_blocks(const Component& component, const json::object& has
   std::string differing;
   for (const auto& [key, expected] : hashes) {
     const auto block = static_cast<char32_t>(std::stoul(std::string(key), nullptr, 16));
-    uint64_t state = 0xCBF29CE484222325u;
+    uint64_t state = kFnv1aBasis;
     for (char32_t c = block * kBlockSize; c < (block + 1) * kBlockSize; ++c) {
       const bool is_surrogate = c >= 0xD800 && c < 0xE000;
       if (!is_surrogate) hash_code_point(state, component, c);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/files/file_descriptor.h"
 #include "base/nearest_name.h"
 
 namespace quire {
@@ -38,26 +38,12 @@ class Mapping {
   size_t size_;
 };
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
 Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
   // With O_NONBLOCK, opening a pipe that was put into the directory does not wait for a writer.
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return data_loss("{}: cannot open: {}", path, errno_text(errno));
+  if (!fd.is_open()) return data_loss("{}: cannot open: {}", path, errno_text(errno));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return data_loss("{}: {}", path, errno_text(errno));
   if (!S_ISREG(info.st_mode)) return data_loss("{}: expected a regular file", path);

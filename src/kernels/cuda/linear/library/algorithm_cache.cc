@@ -13,21 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash/fnv1a.h"
+
 namespace quire::cuda {
 namespace {
 
 constexpr std::string_view kMagic = "quire-algorithms 1";
 
-// Returns the 64-bit FNV-1a hash.
-uint64_t hash_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 std::string path_in(const std::string& dir, std::string_view identity) {
-  return (std::filesystem::path(dir) / fmt::format("{:016x}.algorithms", hash_of(identity)))
-      .string();
+  return (std::filesystem::path(dir) / fmt::format("{:016x}.algorithms", fnv1a(identity))).string();
 }
 
 uint32_t flags_of(const MatmulKey& key) {
@@ -120,7 +114,7 @@ std::string AlgorithmCache::to_text() const {
 }
 
 std::string AlgorithmCache::with_sum(std::string text) {
-  const uint64_t sum = hash_of(text);
+  const uint64_t sum = fnv1a(text);
   return std::move(text) + fmt::format("sum {:016x}\n", sum);
 }
 
@@ -134,7 +128,7 @@ Status AlgorithmCache::add_text(std::string_view text) {
   while (take_line(rest, line)) {
     if (line.starts_with("sum ")) {
       const auto size = static_cast<size_t>(line.data() - text.data());
-      if (!rest.empty() || line != fmt::format("sum {:016x}", hash_of(text.substr(0, size))))
+      if (!rest.empty() || line != fmt::format("sum {:016x}", fnv1a(text.substr(0, size))))
         return damaged("the sum that was written");
       for (const auto& [key, algorithm] : entries) put(key, algorithm);
       return {};
