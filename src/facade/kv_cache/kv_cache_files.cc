@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -84,6 +85,10 @@ Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   const std::string kept = fmt::format("{}/model-{:016x}", dir, identity.value());
   if (const std::optional<uint64_t> digest = read_digest(kept)) return *digest;
   QUIRE_ASSIGN_OR_RETURN(const uint64_t digest, digest_of_contents(files));
+  // This comes before KvDirectory::open(), which makes the folder for its owner alone.
+  std::error_code ec;
+  if (std::filesystem::create_directories(dir, ec))
+    std::filesystem::permissions(dir, std::filesystem::perms::owner_all, ec);
   // If this fails, the next start reads the model again.
   (void)keep_text(fmt::format("{:016x}\n", digest), kept);
   return digest;

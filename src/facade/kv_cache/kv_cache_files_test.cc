@@ -60,6 +60,13 @@ TEST_F(KeptDigest, IsComputedAgainIfItIsNotWhole) {
   }
 }
 
+// The folder holds what prompts say.
+TEST_F(KeptDigest, LeavesTheFolderToItsOwner) {
+  const fs::path dir = cache_ / "kv";
+  fingerprint(dir.string());
+  EXPECT_EQ(fs::status(dir).permissions(), fs::perms::owner_all);
+}
+
 TEST_F(KeptDigest, MayBeNowhere) {
   std::ofstream(cache_ / "file") << "no folder";
   const uint64_t first = fingerprint((cache_ / "kv").string());
