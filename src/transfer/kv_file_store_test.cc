@@ -188,7 +188,7 @@ TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
     KvLoadJob job = load_job(7, file_of(7));
     if (what == 0) job.prefix.tokens[2] = 99;
     if (what == 1) job.prefix.keys.salt = "tenant";
-    if (what == 2) job.sources[0].first = 2;
+    if (what == 2) job.sources[0].first_in_run = 2;
     EXPECT_EQ(load(directory, job, what == 3 ? wider : kShape).status().code(),
               StatusCode::kNotFound)
         << what;
