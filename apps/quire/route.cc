@@ -50,23 +50,8 @@ void add_prefill_flags(CLI::App& verb, RouteFlags& flags) {
       ->capture_default_str();
 }
 
-void add_route_flags(CLI::App& verb, RouteFlags& flags) {
-  verb.add_option(
-          "--backend", flags.backends,
-          "A server to which requests may go, as http://HOST:PORT; may be given several times")
-      ->take_all();
-  verb.add_option("--backends-file", flags.backends_file,
-                  "File with the servers, one per line or in the format of llm-d's file discovery; "
-                  "it is read again when it changes");
-  add_prefill_flags(verb, flags);
-  verb.add_option("--host", flags.options.server.host, "Address to listen on")
-      ->capture_default_str();
-  verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")
-      ->check(in_range(0, 65535))
-      ->capture_default_str();
-  add_tls_flags(verb, flags.options.server.tls, "Encryption");
-  add_otlp_flags(verb, flags.options.otlp);
-  add_log_flag(verb, "Logging");
+// Adds the flags that choose the server of a request and watch the health of servers.
+void add_balance_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option(
           "--routing", flags.routing,
           "How the server of a request is chosen: prefix-aware (the one that got the beginning of "
@@ -100,6 +85,26 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
                   "Longest time in milliseconds to connect to a server")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
+}
+
+void add_route_flags(CLI::App& verb, RouteFlags& flags) {
+  verb.add_option(
+          "--backend", flags.backends,
+          "A server to which requests may go, as http://HOST:PORT; may be given several times")
+      ->take_all();
+  verb.add_option("--backends-file", flags.backends_file,
+                  "File with the servers, one per line or in the format of llm-d's file discovery; "
+                  "it is read again when it changes");
+  add_prefill_flags(verb, flags);
+  verb.add_option("--host", flags.options.server.host, "Address to listen on")
+      ->capture_default_str();
+  verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")
+      ->check(in_range(0, 65535))
+      ->capture_default_str();
+  add_tls_flags(verb, flags.options.server.tls, "Encryption");
+  add_otlp_flags(verb, flags.options.otlp);
+  add_log_flag(verb, "Logging");
+  add_balance_flags(verb, flags);
   verb.add_option("--max-connections", flags.options.server.limits.max_connections,
                   "Largest number of open connections of clients; more are refused with 503")
       ->check(at_least(1))

@@ -171,6 +171,33 @@ void add_response_store_flags(CLI::App& verb, ServerLimits& limits) {
       ->group(kGroup);
 }
 
+// Adds the flags that choose what is reported about requests.
+void add_report_flags(CLI::App& verb, ServerOptions& server) {
+  constexpr const char* kGroup = "API";
+  verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
+                "Report the number of cached prompt tokens in usage")
+      ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--per-request-spec-decode-metrics",
+          [&server](const std::string& level) {
+            server.per_request_spec_decode_metrics = level == "summary";
+          },
+          "summary: report accepted and rejected drafts beside each usage; none: report nothing "
+          "(default: none)")
+      ->check(CLI::IsMember({"none", "summary"}))
+      ->group(kGroup);
+  verb.add_flag("--enable-force-include-usage", server.force_include_usage,
+                "Report usage in every stream, even if the client does not ask for it")
+      ->group(kGroup);
+  verb.add_flag("--enable-log-requests,!--no-enable-log-requests", server.log_requests,
+                "Log a line for each request when its answer has been sent, with its id, tokens "
+                "and times")
+      ->group(kGroup);
+  verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers,
+                "Send the X-Request-Id of a request back with its answer")
+      ->group(kGroup);
+}
+
 void add_api_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "API";
   verb.add_flag("--strict-fields", server.strict_fields,
@@ -213,28 +240,7 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
                 "/server_info, with which any client can stop the engine; $VLLM_SERVER_DEV_MODE=1 "
                 "does the same")
       ->group(kGroup);
-  verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
-                "Report the number of cached prompt tokens in usage")
-      ->group(kGroup);
-  verb.add_option_function<std::string>(
-          "--per-request-spec-decode-metrics",
-          [&server](const std::string& level) {
-            server.per_request_spec_decode_metrics = level == "summary";
-          },
-          "summary: report accepted and rejected drafts beside each usage; none: report nothing "
-          "(default: none)")
-      ->check(CLI::IsMember({"none", "summary"}))
-      ->group(kGroup);
-  verb.add_flag("--enable-force-include-usage", server.force_include_usage,
-                "Report usage in every stream, even if the client does not ask for it")
-      ->group(kGroup);
-  verb.add_flag("--enable-log-requests,!--no-enable-log-requests", server.log_requests,
-                "Log a line for each request when its answer has been sent, with its id, tokens "
-                "and times")
-      ->group(kGroup);
-  verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers,
-                "Send the X-Request-Id of a request back with its answer")
-      ->group(kGroup);
+  add_report_flags(verb, server);
 }
 
 }  // namespace

@@ -163,30 +163,8 @@ Status run_serve_bench(ServeBenchFlags& flags) {
   return {};
 }
 
-}  // namespace
-
-void add_serve(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = *bench.add_subcommand(
-      "serve", "Measure a running server with streaming requests (docs/metrics.md)");
-  auto flags = std::make_shared<ServeBenchFlags>();
-  LoadOptions& load = flags->load;
-  verb.add_option(
-          "--backend", flags->backend,
-          "Route of the requests: openai (/v1/completions) or openai-chat (/v1/chat/completions)")
-      ->check(cli::one_of({"openai", "openai-chat"}))
-      ->capture_default_str();
-  verb.add_option("--host", load.host, "Name or IP address of the server")->capture_default_str();
-  verb.add_option("--port", load.port, "TCP port of the server")->capture_default_str();
-  verb.add_option("--api-key", load.api_key, "API key of the server");
-  verb.add_option("--model", load.model, "Name of the model; default: the first of /v1/models");
-  verb.add_option("--num-prompts", flags->num_requests,
-                  "Number of requests; default: 1000, or the whole trace")
-      ->check(cli::at_least(1));
-  verb.add_option("--trace", flags->trace,
-                  "Send the requests of this trace (quire simulate --save-trace, Azure, Mooncake "
-                  "…) instead of random prompts");
-  verb.add_option("--trace-format", flags->trace_format,
-                  "Format of the trace, as in quire simulate");
+// Adds the flags that shape random prompts and their arrivals.
+void add_random_load_flags(CLI::App& verb, LoadOptions& load) {
   verb.add_option("--num-warmups", load.num_warmups,
                   "Number of warm-up requests, which are not counted")
       ->check(cli::at_least(0))
@@ -217,6 +195,33 @@ void add_serve(CLI::App& bench, int& exit_code) {
                   "Largest number of requests at the same time; 0: no limit")
       ->check(cli::at_least(0))
       ->capture_default_str();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& bench, int& exit_code) {
+  CLI::App& verb = *bench.add_subcommand(
+      "serve", "Measure a running server with streaming requests (docs/metrics.md)");
+  auto flags = std::make_shared<ServeBenchFlags>();
+  LoadOptions& load = flags->load;
+  verb.add_option(
+          "--backend", flags->backend,
+          "Route of the requests: openai (/v1/completions) or openai-chat (/v1/chat/completions)")
+      ->check(cli::one_of({"openai", "openai-chat"}))
+      ->capture_default_str();
+  verb.add_option("--host", load.host, "Name or IP address of the server")->capture_default_str();
+  verb.add_option("--port", load.port, "TCP port of the server")->capture_default_str();
+  verb.add_option("--api-key", load.api_key, "API key of the server");
+  verb.add_option("--model", load.model, "Name of the model; default: the first of /v1/models");
+  verb.add_option("--num-prompts", flags->num_requests,
+                  "Number of requests; default: 1000, or the whole trace")
+      ->check(cli::at_least(1));
+  verb.add_option("--trace", flags->trace,
+                  "Send the requests of this trace (quire simulate --save-trace, Azure, Mooncake "
+                  "…) instead of random prompts");
+  verb.add_option("--trace-format", flags->trace_format,
+                  "Format of the trace, as in quire simulate");
+  add_random_load_flags(verb, load);
   verb.add_option("--goodput", flags->goodput,
                   "Limits in milliseconds that a good request meets, for example ttft:500 tpot:50; "
                   "the goodput counts only good requests")
