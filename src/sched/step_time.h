@@ -1,5 +1,5 @@
 // How long steps take, predicted from counts alone, so that the scheduler can keep them short while
-// somebody is decoding. Decision 010 (docs/decisions/010-step-time.md) says why it is done this
+// somebody is decoding. Decision 013 (docs/decisions/013-step-time.md) says why it is done this
 // way.
 #pragma once
 
