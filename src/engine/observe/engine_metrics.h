@@ -63,7 +63,8 @@ class EngineMetrics {
   void set_graphs(const GraphCounts& graphs);
   void set_kv_files(const KvFileStats& files);
   // `states` are the figures of KvPool::kState, all zero in models without states.
-  void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
+  void set_gauges(const SchedulerStats& scheduler, const EncoderCacheStats& media,
+                  const KvStats& kv, const KvStats& states);
   void set_adapters(std::span<const AdapterUse> uses);
 
   // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.
