@@ -5,8 +5,8 @@ Run it in the oracle environment (./dev setup --oracles):
 
   build/oracle/bin/python tools/make_chat_goldens.py
       tests/goldens/chat/cases.json -> tests/goldens/chat/expected.json (committed)
-  build/oracle/bin/python tools/make_chat_goldens.py --shared ../shared/data/chat_templates
-      every template there x every conversation below -> build/chat_goldens/shared.json (local only)
+  build/oracle/bin/python tools/make_chat_goldens.py --shared FOLDER
+      every template in it x every conversation below -> build/chat_goldens/shared.json (local only)
 
 The clock of strftime_now stands at 2025-07-10 12:00:00.
 """

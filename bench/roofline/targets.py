@@ -4,8 +4,8 @@
     bench/roofline/targets.py [--binary FILE] [--data FOLDER]
 
 Errors are of rows that nothing was fitted to: the split `test` of vllm_runs.json, the halves of the operator tables
-that were left out of the fits, and what servers logged of their memory. DATA is the folder with perf/ and traces/
-(shared/data of a checkout that has it); rows whose files are not there are printed as SKIPPED. Speeds are of this
+that were left out of the fits, and what servers logged of their memory. DATA is a folder with perf/ and traces/,
+which hold published measurements; rows whose files are not there are printed as SKIPPED. Speeds are of this
 machine and moment.
 """
 import argparse

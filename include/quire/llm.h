@@ -181,8 +181,8 @@ class LLM {
                                    const std::vector<std::string>& documents,
                                    const EmbedOptions& options = {});
 
-  // Returns no tokens when the model has no tokenizer.
-  std::vector<TokenId> encode(const std::string& text) const;
+  // Fails when the model has no tokenizer.
+  Result<std::vector<TokenId>> encode(const std::string& text) const;
   // Returns the prompt of a conversation as chat() would run it. It fails when the model has no
   // chat template or no tokenizer.
   Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const;

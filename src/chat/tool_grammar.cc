@@ -148,22 +148,25 @@ json::object tagged_arguments(const Dialect& dialect, const TaggedCallStyle& sty
   return {{"type", "star"}, {"content", std::move(any)}};
 }
 
-json::object arguments_of(const Dialect& dialect, const Tool& tool) {
+Result<json::object> arguments_of(const Dialect& dialect, const Tool& tool) {
   if (const auto* const style = std::get_if<TaggedCallStyle>(&dialect.style)) {
     return tagged_arguments(dialect, *style, tool);
   }
   if (std::holds_alternative<PythonCallStyle>(dialect.style)) {
-    return {{"type", "grammar"}, {"grammar", python_arguments_grammar(parameters_of(tool))}};
+    QUIRE_ASSIGN_OR_RETURN(std::string grammar, python_arguments_grammar(parameters_of(tool)));
+    return json::object{{"type", "grammar"}, {"grammar", std::move(grammar)}};
   }
   if (const auto* const style = std::get_if<GemmaCallStyle>(&dialect.style)) {
-    return {{"type", "grammar"}, {"grammar", gemma_arguments_grammar(*style, parameters_of(tool))}};
+    QUIRE_ASSIGN_OR_RETURN(std::string grammar,
+                           gemma_arguments_grammar(*style, parameters_of(tool)));
+    return json::object{{"type", "grammar"}, {"grammar", std::move(grammar)}};
   }
   return json_schema(tool.parameters);
 }
 
-json::object call_tag(const Dialect& dialect, const Tool& tool) {
+Result<json::object> call_tag(const Dialect& dialect, const Tool& tool) {
   const std::string begin = with(dialect.layout.call_begin, kName, tool.name);
-  json::object arguments = arguments_of(dialect, tool);
+  QUIRE_ASSIGN_OR_RETURN(json::object arguments, arguments_of(dialect, tool));
   const size_t index = begin.find(kIndex);
   if (index == begin.npos) return tag(begin, std::move(arguments), dialect.layout.call_end);
   return tag(begin.substr(0, index),
@@ -218,7 +221,8 @@ Result<json::object> tool_grammar(const Dialect& dialect, const json::array& too
   json::array tags;
   for (const json::value& value : tools) {
     QUIRE_ASSIGN_OR_RETURN(const Tool tool, read_tool(value));
-    tags.push_back(call_tag(dialect, tool));
+    QUIRE_ASSIGN_OR_RETURN(json::object tag, call_tag(dialect, tool));
+    tags.push_back(std::move(tag));
   }
   // gpt-oss writes one call per turn.
   const bool is_harmony = std::holds_alternative<HarmonyStyle>(dialect.style);

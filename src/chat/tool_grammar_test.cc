@@ -93,6 +93,34 @@ TEST(ToolGrammar, AToolThatDeclaresNoParametersHasNone) {
   EXPECT_TRUE(grammar.starts_with("root ::= first-0\nfirst-0 ::= \"\"\n")) << grammar;
 }
 
+json::array tool_with_enum(json::array values) {
+  json::object place{{"type", "string"}, {"enum", std::move(values)}};
+  json::object parameters{{"type", "object"}, {"properties", {{"s", std::move(place)}}}};
+  return {{{"function", {{"name", "f"}, {"parameters", std::move(parameters)}}}}};
+}
+
+TEST(ToolGrammar, EnumsMayHaveQuotesAndBackslashes) {
+  const json::array of = tool_with_enum({"a", "b\"c", "d\\e", "f\ng", "h\x01"});
+  const json::value python = format_of("pythonic", {.at_least_one = true}, of);
+  const std::string in_python(
+      python.at("content").at("tags").at(0).at("content").at("grammar").as_string());
+  EXPECT_NE(
+      in_python.find(R"x(("\"a\"" | "\"b\\\"c\"" | "\"d\\\\e\"" | "\"f\\ng\"" | "\"h\\x01\""))x"),
+      std::string::npos)
+      << in_python;
+  // Gemma's strings have no escapes, so all but their quote may stand in them.
+  const json::array plain = tool_with_enum({"b\"c", "d\\e"});
+  const std::string in_gemma = json::serialize(format_of("gemma4", {.at_least_one = true}, plain));
+  EXPECT_NE(
+      in_gemma.find(json::serialize(json::string(R"x(("<|\"|>b\"c<|\"|>" | "<|\"|>d\\e<|\"|>"))x"))
+                        .substr(1, 40)),
+      std::string::npos)
+      << in_gemma;
+  const auto refused =
+      tool_grammar(*find_dialect("gemma4"), tool_with_enum({"a<|\"|>b"}), {.at_least_one = true});
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ToolGrammar, KimiCountsItsCalls) {
   const json::value format = format_of("kimi_k2", {.at_least_one = true});
   const json::value& tag = format.at("content").at("tags").at(0);

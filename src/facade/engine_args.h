@@ -17,6 +17,8 @@ namespace quire {
 // What a program needs of the model; checked before the weights are read.
 enum class RequiredText { kNone, kTokenizer, kChatTemplate };
 
+// Returns what users get who say nothing. SchedulerConfig's own numbers are only what tests begin
+// with: the command line has others for GPUs, and the simulator those of the engine it simulates.
 inline EngineOptions default_engine_options() {
   EngineOptions options;
   options.scheduler.max_num_seqs = 128;

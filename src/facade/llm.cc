@@ -445,9 +445,8 @@ Result<std::vector<float>> LLM::score(const std::string& query,
   return scores;
 }
 
-std::vector<TokenId> LLM::encode(const std::string& text) const {
-  auto ids = impl_->encode(text, /*add_special_tokens=*/true);
-  return ids.ok() ? std::move(ids).value() : std::vector<TokenId>();
+Result<std::vector<TokenId>> LLM::encode(const std::string& text) const {
+  return impl_->encode(text, /*add_special_tokens=*/true);
 }
 
 Result<std::vector<TokenId>> LLM::encode_chat(const std::vector<ChatMessage>& messages) const {

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,15 @@ struct BackendCounts {
 
 class Backend {
  public:
-  Backend(int32_t id, BackendAddress address) : id_(id), address_(std::move(address)) {}
+  Backend(int32_t id, BackendAddress address)
+      : id_(id),
+        address_(std::move(address)),
+        name_(static_cast<uint32_t>(std::hash<std::string>()(address_.authority()))) {}
 
   int32_t id() const { return id_; }  // no other backend ever gets this id
   const BackendAddress& address() const { return address_; }
+  // Returns the address as a number, which is the same in every gateway.
+  uint32_t name() const { return name_; }
 
   bool is_healthy() const { return is_healthy_; }
   void set_healthy(bool is_healthy) {
@@ -66,6 +72,7 @@ class Backend {
 
   const int32_t id_;
   const BackendAddress address_;
+  const uint32_t name_;
   bool is_healthy_ = false;
   std::vector<Idle> idle_;
 };

@@ -52,6 +52,12 @@ bool is_of_connection(std::string_view name) {
   return false;
 }
 
+// Returns whether an error means that the other side has closed the connection.
+bool is_closed_by_peer(const ErrorCode& ec) {
+  return ec == asio::error::eof || ec == asio::error::connection_reset ||
+         ec == asio::error::connection_aborted || ec == asio::error::broken_pipe;
+}
+
 }  // namespace
 
 BackendCall::BackendCall(const asio::any_io_executor& executor, std::shared_ptr<Backend> backend,
@@ -111,7 +117,7 @@ void BackendCall::send() {
   asio::async_write(socket_, asio::buffer(request_),
                     [self = shared_from_this()](const ErrorCode& ec, size_t) {
                       if (self->listener_ == nullptr) return;
-                      if (ec) return self->fail(ec.message());
+                      if (ec) return self->on_broken(ec);
                       self->read();
                     });
 }
@@ -123,7 +129,7 @@ void BackendCall::read() {
   socket_.async_wait(Tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& ec) {
     self->is_waiting_ = false;
     if (self->listener_ == nullptr) return;
-    if (ec) return self->fail(ec.message());
+    if (ec) return self->on_broken(ec);
     self->on_readable();
   });
 }
@@ -139,7 +145,7 @@ void BackendCall::on_readable() {
     if (!parse_error && parser_->is_done()) return finish();
     return fail("it closed the connection before its answer was whole");
   }
-  if (ec) return fail(ec == asio::error::eof ? "it closed the connection" : ec.message());
+  if (ec) return on_broken(ec);
   has_bytes_ = true;
   const std::shared_ptr<BackendCall> self = shared_from_this();
   if (!take({scratch_.data(), n})) return;
@@ -212,15 +218,19 @@ void BackendCall::finish() {
 }
 
 // An idle connection may have been closed by the backend just when it was reused. That is no
-// failure of the backend, which has not read the request, so the request is sent again.
-void BackendCall::fail(const std::string& why) {
+// failure of the backend, which most likely has not read the request, so the request is sent again.
+// After any other error, and after a timeout, the backend may be at work on the request.
+void BackendCall::on_broken(const ErrorCode& ec) {
+  const bool is_closed = is_closed_by_peer(ec);
+  if (!is_reused_ || has_bytes_ || !is_closed)
+    return fail(is_closed ? "it closed the connection" : ec.message());
   ErrorCode ignored;
-  if (is_reused_ && !has_bytes_) {
-    socket_.close(ignored);
-    parser_.reset();
-    connect();
-    return;
-  }
+  socket_.close(ignored);
+  parser_.reset();
+  connect();
+}
+
+void BackendCall::fail(const std::string& why) {
   const std::shared_ptr<BackendListener> listener = std::move(listener_);
   cancel();
   if (listener != nullptr) listener->on_failure(why);

@@ -58,6 +58,8 @@ class BackendCall final : public std::enable_shared_from_this<BackendCall> {
   bool take(std::string_view bytes);
   void tell_head();
   void finish();
+  // Ends the call or, when a reused connection was closed, starts it again on a new one.
+  void on_broken(const boost::system::error_code& ec);
   void fail(const std::string& why);
 
   const std::shared_ptr<Backend> backend_;     // shared with the BackendSet

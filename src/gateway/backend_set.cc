@@ -69,6 +69,7 @@ std::shared_ptr<Backend> BackendSet::choose(const Hint& hint, std::span<const in
     const bool is_tried = std::find(tried.begin(), tried.end(), backend->id()) != tried.end();
     if (!backend->is_healthy() || is_tried) continue;
     targets_.push_back({.replica = backend->id(),
+                        .name = backend->name(),
                         .load = {.num_requests = backend->num_open,
                                  .num_tokens = backend->num_open_tokens,
                                  .num_prompt_tokens = backend->num_open_tokens}});

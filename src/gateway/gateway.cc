@@ -58,7 +58,7 @@ Status Gateway::start() {
   if (otlp_.is_on()) {
     QUIRE_ASSIGN_OR_RETURN(exporter_, server::OtlpExporter::create(otlp_));
   }
-  QUIRE_RETURN_IF_ERROR(listener_.start({}));
+  QUIRE_RETURN_IF_ERROR(listener_.start(nullptr));
   on_thread([this] {
     pool_.health.start();
     prefill_pool_.health.start();

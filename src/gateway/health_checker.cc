@@ -68,7 +68,8 @@ void HealthChecker::check_all() {
 }
 
 void HealthChecker::check(const std::shared_ptr<Backend>& backend) {
-  if (states_[backend->id()].check != nullptr) return;
+  const State& state = states_[backend->id()];
+  if (state.check != nullptr || state.is_resolving) return;
   if (backend->endpoints.empty()) {
     resolve(backend);
   } else {
@@ -84,10 +85,12 @@ void HealthChecker::resolve(const std::shared_ptr<Backend>& backend) {
     backend->endpoints = {Tcp::endpoint(numeric, address.port)};
     return ask(backend);
   }
+  states_[backend->id()].is_resolving = true;
   resolver_.async_resolve(address.host, std::to_string(address.port),
                           [this, alive = is_alive_, backend](
                               const ErrorCode& error, const Tcp::resolver::results_type& found) {
                             if (!*alive) return;
+                            states_[backend->id()].is_resolving = false;
                             if (error) return on_silence(backend, error.message());
                             for (const auto& entry : found)
                               backend->endpoints.push_back(entry.endpoint());

@@ -39,6 +39,7 @@ class HealthChecker {
   class Check;
   struct State {
     std::shared_ptr<Check> check;  // the running check; shared with its call
+    bool is_resolving = false;     // the name of its host is being looked up
     bool has_no_ready = false;     // it answers 404 to /ready
     int32_t num_silent = 0;        // unanswered checks in a row
   };

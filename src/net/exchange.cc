@@ -14,7 +14,10 @@
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <system_error>
+#include <thread>
 
 namespace quire::net {
 namespace {
@@ -30,11 +33,35 @@ constexpr uint32_t kMaxHeadBytes = 64 * 1024;
 constexpr size_t kPieceBytes = 64 * 1024;
 constexpr milliseconds kLookEvery{100};  // how often is_stopped() is called
 
+struct Addresses {
+  ErrorCode error;
+  Tcp::resolver::results_type found;
+};
+
+// Looks up a host on a thread of its own, because the system's lookup cannot be interrupted. Nobody
+// joins the thread, so a caller that no longer waits leaves it behind. nullopt: there is no thread.
+std::optional<std::future<Addresses>> begin_lookup(const std::string& host,
+                                                   const std::string& port) {
+  std::packaged_task<Addresses()> task([host, port] {
+    asio::io_context io;
+    Addresses addresses;
+    addresses.found = Tcp::resolver(io).resolve(host, port, addresses.error);
+    return addresses;
+  });
+  std::future<Addresses> lookup = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+  return lookup;
+}
+
 // A Connection begins each step and then waits for its end, on the calling thread.
 class Connection {
  public:
   Connection(const Url& url, const ExchangeOptions& options)
-      : url_(url), options_(options), resolver_(io_), socket_(io_) {
+      : url_(url), options_(options), socket_(io_) {
     if (options.total_timeout_ms > 0) end_ = Steady::now() + milliseconds(options.total_timeout_ms);
   }
 
@@ -45,8 +72,11 @@ class Connection {
  private:
   using Parser = http::response_parser<http::buffer_body>;
 
+  template <typename IsDone>
+  Status wait(int64_t timeout_ms, IsDone is_done_within);
   template <typename Begin>
   Status run(int64_t timeout_ms, ErrorCode& error, Begin begin);
+  Result<Tcp::resolver::results_type> look_up();
   template <typename Work>
   void on_stream(Work work) {
     if (tls_ != nullptr) {
@@ -68,12 +98,28 @@ class Connection {
   const Url& url_;
   const ExchangeOptions& options_;
   asio::io_context io_{1};
-  Tcp::resolver resolver_;
   Tcp::socket socket_;
   std::unique_ptr<asio::ssl::stream<Tcp::socket&>> tls_;  // null: no TLS
   boost::beast::flat_buffer buffer_;
   std::optional<Steady::time_point> end_;
 };
+
+// Waits until a step is done. `is_done_within(time)` waits for at most that time and returns whether
+// the step is done. The returned status reports a timeout or a stop.
+template <typename IsDone>
+Status Connection::wait(int64_t timeout_ms, IsDone is_done_within) {
+  Steady::time_point end = Steady::now() + milliseconds(timeout_ms);
+  if (end_ && *end_ < end) {
+    end = *end_;
+    timeout_ms = options_.total_timeout_ms;
+  }
+  while (true) {
+    if (options_.is_stopped && options_.is_stopped()) return cancelled("stopped");
+    const Steady::time_point now = Steady::now();
+    if (now >= end) return failed("no answer within {} ms", timeout_ms);
+    if (is_done_within(std::min<Steady::duration>(kLookEvery, end - now))) return {};
+  }
+}
 
 // Runs one step. `begin` starts an operation and gives it a handler of (error, …). `error` is set
 // to the result of the operation. The returned status only reports a timeout or a stop.
@@ -85,41 +131,35 @@ Status Connection::run(int64_t timeout_ms, ErrorCode& error, Begin begin) {
     is_done = true;
   });
   io_.restart();
-  Steady::time_point end = Steady::now() + milliseconds(timeout_ms);
-  if (end_ && *end_ < end) {
-    end = *end_;
-    timeout_ms = options_.total_timeout_ms;
-  }
-  while (!is_done) {
-    const bool is_stopped = options_.is_stopped && options_.is_stopped();
-    if (is_stopped || Steady::now() >= end) {
-      give_up();
-      if (is_stopped) return cancelled("stopped");
-      return failed("no answer within {} ms", timeout_ms);
-    }
-    io_.run_one_for(std::min<Steady::duration>(kLookEvery, end - Steady::now()));
-  }
-  return {};
+  const Status status = wait(timeout_ms, [&](Steady::duration time) {
+    io_.run_one_for(time);
+    return is_done;
+  });
+  if (!status.ok()) give_up();
+  return status;
 }
 
 // Waits for the running handlers, because they refer to variables on the stack.
 void Connection::give_up() {
   ErrorCode ignored;
-  resolver_.cancel();
   socket_.close(ignored);
   io_.run();
 }
 
-Status Connection::open() {
-  ErrorCode error;
-  Tcp::resolver::results_type addresses;
-  QUIRE_RETURN_IF_ERROR(run(options_.connect_timeout_ms, error, [&](auto done) {
-    resolver_.async_resolve(url_.host, url_.port, [&, done](ErrorCode ec, const auto& found) {
-      addresses = found;
-      done(ec);
-    });
+Result<Tcp::resolver::results_type> Connection::look_up() {
+  std::optional<std::future<Addresses>> lookup = begin_lookup(url_.host, url_.port);
+  if (!lookup) return failed("no thread for looking up its name");
+  QUIRE_RETURN_IF_ERROR(wait(options_.connect_timeout_ms, [&](Steady::duration time) {
+    return lookup->wait_for(time) == std::future_status::ready;
   }));
-  if (error) return failed("{}", error.message());
+  Addresses addresses = lookup->get();
+  if (addresses.error) return failed("{}", addresses.error.message());
+  return std::move(addresses.found);
+}
+
+Status Connection::open() {
+  QUIRE_ASSIGN_OR_RETURN(const Tcp::resolver::results_type addresses, look_up());
+  ErrorCode error;
   QUIRE_RETURN_IF_ERROR(run(options_.connect_timeout_ms, error,
                             [&](auto done) { asio::async_connect(socket_, addresses, done); }));
   if (error) return failed("{}", error.message());

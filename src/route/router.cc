@@ -72,6 +72,24 @@ size_t Router::smallest(std::span<const RouteTarget> targets, Key key) {
   return best;
 }
 
+// This is rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit
+// rates", 1998): each pair of a session and an engine has a weight, and the heaviest engine is
+// chosen. So an engine that goes takes only its own sessions away, and one that comes takes only
+// its share.
+size_t Router::choose_by_session(std::span<const RouteTarget> targets, int32_t session) const {
+  size_t best = 0;
+  uint64_t most = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto words = philox4x32(
+        options_.seed, {static_cast<uint32_t>(session), targets[i].name, kRouterStream, 1});
+    const uint64_t weight = uint64_t{words[0]} << 32 | words[1];
+    if (i > 0 && weight <= most) continue;
+    best = i;
+    most = weight;
+  }
+  return best;
+}
+
 size_t Router::choose_by_prefix(std::span<const RouteTarget> targets,
                                 const std::function<int32_t(int32_t replica)>& probe) {
   const auto requests = [](const RouteTarget& t) { return t.load.num_requests; };
@@ -149,12 +167,9 @@ RouteChoice Router::choose(std::span<const RouteTarget> targets, const RouteRequ
   switch (options_.routing) {
     case Routing::kRoundRobin:
       return {.target = static_cast<size_t>(turn_++ % n)};
-    case Routing::kSession: {
+    case Routing::kSession:
       if (request.session < 0) break;
-      const auto words =
-          philox4x32(options_.seed, {static_cast<uint32_t>(request.session), 0, kRouterStream, 1});
-      return {.target = words[0] % n};
-    }
+      return {.target = choose_by_session(targets, request.session)};
     case Routing::kLeastRequests:
       return {.target = smallest(targets, requests)};
     case Routing::kLeastTokens:

@@ -25,7 +25,8 @@ namespace quire {
 enum class Routing : uint8_t {
   kRandom,
   kRoundRobin,
-  kSession,        // one engine per session; requests without one at random
+  kSession,        // one engine per session, and another only when it is gone; requests without a
+                   // session at random
   kLeastRequests,  // fewest requests that have not ended
   kLeastTokens,    // fewest tokens of such requests
   kPowerOfTwo,     // the less loaded (requests) of two at random
@@ -86,6 +87,9 @@ struct RouteSpeed {
 // A RouteTarget is an engine that the router may choose.
 struct RouteTarget {
   int32_t replica = 0;
+  // Sessions go by the name. Routers that know an engine by one name send a session to the same
+  // engine, whatever else they know.
+  uint32_t name = 0;
   RouteLoad load;
   const RouteSpeed* speed = nullptr;  // only least-delay and the oracle read it
 };
@@ -115,6 +119,7 @@ class Router {
  private:
   template <typename Key>
   size_t smallest(std::span<const RouteTarget> targets, Key key);
+  size_t choose_by_session(std::span<const RouteTarget> targets, int32_t session) const;
   size_t choose_by_prefix(std::span<const RouteTarget> targets,
                           const std::function<int32_t(int32_t replica)>& probe);
   RouteChoice choose_by_delay(std::span<const RouteTarget> targets, const RouteRequest& request,

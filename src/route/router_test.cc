@@ -15,7 +15,8 @@ constexpr RouteSpeed kSpeed{.prefill_us_per_token = 50,
 
 std::vector<RouteTarget> idle_targets(int32_t count) {
   std::vector<RouteTarget> targets;
-  for (int32_t i = 0; i < count; ++i) targets.push_back({.replica = i, .speed = &kSpeed});
+  for (int32_t i = 0; i < count; ++i)
+    targets.push_back({.replica = i, .name = static_cast<uint32_t>(i), .speed = &kSpeed});
   return targets;
 }
 
@@ -125,6 +126,30 @@ TEST(Router, SessionsStayTogether) {
     const size_t first = router.choose(targets, {.session = session}, {}).target;
     for (int32_t i = 0; i < 3; ++i) {
       EXPECT_EQ(router.choose(targets, {.session = session}, {}).target, first);
+    }
+  }
+}
+
+// The order of the engines does not matter either.
+TEST(Router, OnlyTheSessionsOfAnEngineThatGoesMove) {
+  Router router({.routing = Routing::kSession});
+  const std::vector<RouteTarget> all = idle_targets(5);
+  for (size_t gone = 0; gone < all.size(); ++gone) {
+    std::vector<RouteTarget> rest(all.rbegin(), all.rend());
+    std::erase_if(rest, [&](const RouteTarget& t) { return t.replica == all[gone].replica; });
+    std::vector<int32_t> num_moved(all.size());
+    for (int32_t session = 0; session < 1000; ++session) {
+      const RouteTarget& before = all[router.choose(all, {.session = session}, {}).target];
+      const RouteTarget& after = rest[router.choose(rest, {.session = session}, {}).target];
+      if (before.replica == all[gone].replica) {
+        ++num_moved[static_cast<size_t>(after.replica)];
+      } else {
+        EXPECT_EQ(after.replica, before.replica);
+      }
+    }
+    for (size_t i = 0; i < all.size(); ++i) {  // the others share them
+      if (i == gone) continue;
+      EXPECT_GT(num_moved[i], 20);
     }
   }
 }

@@ -80,7 +80,8 @@ ApiCheck set_stop_token_ids(F& f, Value& value) {
 }
 
 ApiCheck set_logprob_token_ids(F& f, Value& value) {
-  return read_ids("logprob_token_ids", value, kMaxIds, f.logprob_token_ids);
+  return read_ids("logprob_token_ids", value, SamplingParams::kMaxLogprobTokenIds,
+                  f.logprob_token_ids);
 }
 
 ApiCheck set_allowed_token_ids(F& f, Value& value) {

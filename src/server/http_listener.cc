@@ -142,7 +142,7 @@ Status HttpListener::listen_local() {
   return {};
 }
 
-Status HttpListener::start(const std::function<void(std::thread& thread)>& on_thread) {
+Status HttpListener::start(ThreadTimes* times) {
   QUIRE_CHECK(!started_, "start() is called once");
   work_.emplace(asio::make_work_guard(*io_));
   retry_.emplace(strand_);
@@ -151,8 +151,11 @@ Status HttpListener::start(const std::function<void(std::thread& thread)>& on_th
   started_ = listening_ = true;
   try {
     for (int32_t i = 0; i < options_.num_io_threads; ++i) {
-      std::thread& thread = threads_.emplace_back([io = io_] { io->run(); });
-      if (on_thread) on_thread(thread);
+      threads_.emplace_back([io = io_, times] {
+        std::optional<ThreadTimes::Scope> scope;
+        if (times != nullptr) scope.emplace(*times);
+        io->run();
+      });
     }
   } catch (const std::system_error& e) {
     return unavailable("the server's threads: {}", e.what());

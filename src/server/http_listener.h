@@ -1,7 +1,7 @@
 // HttpListener owns a server's listening sockets and the threads that serve its connections.
 //
 //   HttpListener listener(options, handler);
-//   QUIRE_RETURN_IF_ERROR(listener.start({}));
+//   QUIRE_RETURN_IF_ERROR(listener.start(nullptr));
 //   … listener.port() …
 //   listener.stop();
 #pragma once
@@ -12,7 +12,6 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -22,6 +21,7 @@
 #include "server/http/connection.h"
 #include "server/http/connection_handler.h"
 #include "server/http/server_options.h"
+#include "server/http/thread_times.h"
 
 namespace quire::server {
 
@@ -36,9 +36,9 @@ class HttpListener {
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
 
-  // Binds, listens and starts the threads, and calls `on_thread` with each thread. It may be called
-  // once.
-  Status start(const std::function<void(std::thread& thread)>& on_thread);
+  // Binds, listens and starts the threads. It may be called once. `times` counts the threads' CPU
+  // time and must outlive them; null: nobody asks for it.
+  Status start(ThreadTimes* times);
   uint16_t port() const { return port_; }
   // Code that posts work when the listener may be gone shares this context.
   const std::shared_ptr<boost::asio::io_context>& io() const { return io_; }

@@ -76,8 +76,7 @@ Status HttpServerImpl::reload() {
 }
 
 Status HttpServerImpl::start() {
-  QUIRE_RETURN_IF_ERROR(
-      listener_.start([this](std::thread& thread) { api_.thread_times().add(thread); }));
+  QUIRE_RETURN_IF_ERROR(listener_.start(&api_.thread_times()));
   started_ = true;
   try {
     workers_.start(api_.thread_times());

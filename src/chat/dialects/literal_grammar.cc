@@ -4,6 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+#include <iterator>
 #include <vector>
 
 namespace quire {
@@ -15,6 +16,7 @@ struct Literals {
   std::string separator;  // between arguments
   std::string quote;      // around strings
   std::string text;       // rule `text`: the text between the quotes
+  bool has_escapes;       // a backslash in a text begins an escape
   std::string true_word, false_word, null_word;
   std::string key;  // of an object's member, with its separator
 };
@@ -33,6 +35,36 @@ std::string terminal(std::string_view text) {
     }
   }
   return out + '"';
+}
+
+// Returns the text with Python's escapes.
+std::string escaped(std::string_view text) {
+  constexpr std::string_view kBytes = "\"\\\n\r\t", kNames = "\"\\nrt";
+  std::string out;
+  for (const char c : text) {
+    if (const size_t at = kBytes.find(c); at != kBytes.npos) {
+      out += '\\';
+      out += kNames[at];
+    } else if (const auto byte = static_cast<unsigned char>(c); byte < 0x20) {
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// Returns how the language writes a string.
+Result<std::string> literal_of(const Literals& l, std::string_view text) {
+  if (l.has_escapes) return l.quote + escaped(text) + l.quote;
+  const std::string ended = std::string(text) + l.quote;
+  if (ended.find(l.quote) != text.size()) {
+    return invalid_argument(
+        "tools: expected enum values without {}, which ends a string in this "
+        "model's calls, got {}",
+        l.quote, text);
+  }
+  return l.quote + ended;
 }
 
 // Returns the rules of all values, which are named after their types.
@@ -54,7 +86,7 @@ std::string value_rules(const Literals& l) {
 }
 
 // Returns the rule for the values of one parameter.
-std::string value_of(const Literals& l, const Parameter& parameter) {
+Result<std::string> value_of(const Literals& l, const Parameter& parameter) {
   const auto* const values = parameter.schema.if_contains("enum");
   std::string out;
   const auto add = [&](std::string_view alternative) {
@@ -64,10 +96,8 @@ std::string value_of(const Literals& l, const Parameter& parameter) {
   if (parameter.types == kTypeString && values != nullptr && values->is_array()) {
     for (const boost::json::value& value : values->get_array()) {
       if (!value.is_string()) continue;
-      const std::string_view text(value.get_string());
-      if (text.find_first_of("\"\\") == text.npos) {
-        add(terminal(l.quote + std::string(text) + l.quote));
-      }
+      QUIRE_ASSIGN_OR_RETURN(const std::string literal, literal_of(l, value.get_string()));
+      add(terminal(literal));
     }
     if (!out.empty()) return "(" + out + ")";
   }
@@ -82,7 +112,7 @@ std::string value_of(const Literals& l, const Parameter& parameter) {
 }
 
 // The rule first-N applies when no argument stands before parameter N, next-N when there is one.
-std::string arguments_grammar(const Literals& l, const Parameters& declared) {
+Result<std::string> arguments_grammar(const Literals& l, const Parameters& declared) {
   std::string out;
   const std::string separator = terminal(l.separator);
   if (!declared) {
@@ -96,8 +126,9 @@ std::string arguments_grammar(const Literals& l, const Parameters& declared) {
   out = "root ::= first-0\n";
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const std::string here = fmt::format("{} {} next-{}", terminal(parameter.name + l.assign),
-                                         value_of(l, parameter), i + 1);
+    QUIRE_ASSIGN_OR_RETURN(const std::string value, value_of(l, parameter));
+    const std::string here =
+        fmt::format("{} {} next-{}", terminal(parameter.name + l.assign), value, i + 1);
     const auto skip = [&](std::string_view rule) {
       return parameter.is_required ? std::string() : fmt::format(" | {}-{}", rule, i + 1);
     };
@@ -110,11 +141,12 @@ std::string arguments_grammar(const Literals& l, const Parameters& declared) {
 
 }  // namespace
 
-std::string python_arguments_grammar(const Parameters& parameters) {
+Result<std::string> python_arguments_grammar(const Parameters& parameters) {
   return arguments_grammar({.assign = "=",
                             .separator = ", ",
                             .quote = "\"",
                             .text = R"(([^"\\\x00-\x1F] | "\\" ["\\nrt'])*)",
+                            .has_escapes = true,
                             .true_word = "True",
                             .false_word = "False",
                             .null_word = "None",
@@ -122,11 +154,13 @@ std::string python_arguments_grammar(const Parameters& parameters) {
                            parameters);
 }
 
-std::string gemma_arguments_grammar(const GemmaCallStyle& style, const Parameters& parameters) {
+Result<std::string> gemma_arguments_grammar(const GemmaCallStyle& style,
+                                            const Parameters& parameters) {
   return arguments_grammar({.assign = ":",
                             .separator = ",",
                             .quote = style.quote,
                             .text = "[^<]*",
+                            .has_escapes = false,
                             .true_word = "true",
                             .false_word = "false",
                             .null_word = "null",

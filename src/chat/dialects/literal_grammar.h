@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "chat/dialects/dialect.h"
 #include "chat/reply/tool_types.h"
 
@@ -27,8 +28,10 @@ using Parameters = std::optional<std::vector<Parameter>>;
 // Returns the grammar of arguments such as a="x", b=[1]. The parameters come in their order, and
 // those that are not required may be left out. Values follow their declared types and enums; inside
 // a list or an object any literal is allowed.
-std::string python_arguments_grammar(const Parameters& parameters);
-// Returns the grammar of arguments such as a:<|"|>x<|"|>,b:[1].
-std::string gemma_arguments_grammar(const GemmaCallStyle& style, const Parameters& parameters);
+Result<std::string> python_arguments_grammar(const Parameters& parameters);
+// Returns the grammar of arguments such as a:<|"|>x<|"|>,b:[1]. kInvalidArgument: an enum has a
+// value that contains the style's quote, so that no call could have it.
+Result<std::string> gemma_arguments_grammar(const GemmaCallStyle& style,
+                                            const Parameters& parameters);
 
 }  // namespace quire

@@ -219,8 +219,8 @@ void EngineMetrics::set_kv_files(const KvFileStats& files) {
   stats_.kv_files = files;
 }
 
-void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& kv,
-                               const KvStats& states) {
+void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const EncoderCacheStats& media,
+                               const KvStats& kv, const KvStats& states) {
   const std::lock_guard lock(mutex_);
   stats_.num_requests_running = scheduler.num_running;
   stats_.num_requests_waiting = scheduler.num_waiting;
@@ -230,6 +230,8 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   stats_.num_recomputed_tokens = static_cast<uint64_t>(scheduler.num_recomputed_tokens);
   stats_.prefix_cache_queries = static_cast<uint64_t>(scheduler.prefix_queries);
   stats_.prefix_cache_hits = static_cast<uint64_t>(scheduler.prefix_hits);
+  stats_.media_cache_queries = static_cast<uint64_t>(media.num_queries);
+  stats_.media_cache_hits = static_cast<uint64_t>(media.num_hits);
   stats_.wasted_kv_share = scheduler.wasted_kv_share();
   stats_.kv_cache_usage = std::max(kv.usage(), states.usage());
   stats_.kv_blocks_in_use = kv.num_usable_blocks - kv.num_free_blocks;

@@ -66,7 +66,8 @@ class EngineMetrics {
   void set_graphs(const GraphCounts& graphs);
   void set_kv_files(const KvFileStats& files);
   // `states` are the statistics of KvPool::kState, all zero for models without states.
-  void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
+  void set_gauges(const SchedulerStats& scheduler, const EncoderCacheStats& media,
+                  const KvStats& kv, const KvStats& states);
   void set_adapters(std::span<const AdapterUse> uses);
 
   // The caller gives `uptime_us`; `num_submitted` requests wait in the mailbox.

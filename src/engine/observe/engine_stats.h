@@ -140,6 +140,8 @@ struct EngineStats {
   uint64_t corrupted_requests = 0;    // failed because the model gave non-finite logits
   uint64_t prefix_cache_queries = 0;  // tokens, counted at admission
   uint64_t prefix_cache_hits = 0;     // tokens, counted at admission
+  uint64_t media_cache_queries = 0;   // images and recordings that a request began to need
+  uint64_t media_cache_hits = 0;      // of them, those whose embeddings were there
   uint64_t streams_overflowed = 0;    // aborted because their reader was too slow
   int64_t unread_stream_bytes = 0;    // of all streams; output that readers have not taken yet
   uint64_t deadlines_exceeded = 0;    // requests

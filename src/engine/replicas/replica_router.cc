@@ -34,6 +34,7 @@ ReplicaRouter::Choice ReplicaRouter::choose(const GenerationRequest& request) {
   std::vector<RouteTarget> targets;
   for (size_t i = 0; i < loads_.size(); ++i) {
     targets.push_back({.replica = static_cast<int32_t>(i),
+                       .name = static_cast<uint32_t>(i),
                        .load = {.num_requests = loads_[i]->num_requests.load(),
                                 .num_tokens = loads_[i]->num_tokens.load()}});
   }

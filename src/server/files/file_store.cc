@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::string_view kPrefix = "file-", kRecord = ".json";
+constexpr std::string_view kPrefix = "file-", kRecord = ".json", kUnfinished = ".tmp";
 constexpr uint64_t kMaxRecordBytes = 64 * 1024;
 
 bool is_id(std::string_view text) {
@@ -28,6 +29,19 @@ bool is_id(std::string_view text) {
   });
 }
 
+bool is_record(std::string_view name) {
+  return name.ends_with(kRecord) && is_id(name.substr(0, name.size() - kRecord.size()));
+}
+
+// Returns whether an earlier process did not come to the end of the file of this name. The record is
+// written last. Files with other names do not belong to the store.
+bool is_unfinished(const std::string& name, const std::set<std::string>& all) {
+  if (is_id(name)) return !all.contains(name + std::string(kRecord));
+  if (!name.ends_with(kUnfinished)) return false;
+  const std::string whole = name.substr(0, name.size() - kUnfinished.size());
+  return is_id(whole) || is_record(whole);
+}
+
 Status unwritable(const std::string& path) {
   return unavailable("{}: cannot be written: is the disk full?", path);
 }
@@ -35,7 +49,7 @@ Status unwritable(const std::string& path) {
 }  // namespace
 
 Status write_file(const std::string& path, std::string_view data) {
-  const std::string unfinished = path + ".tmp";
+  const std::string unfinished = path + std::string(kUnfinished);
   {
     std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
     file.write(data.data(), static_cast<std::streamsize>(data.size()));
@@ -65,22 +79,18 @@ Result<std::unique_ptr<FileStore>> FileStore::open(const std::string& dir, Limit
   if (!fs::is_directory(dir, error))
     return invalid_argument("expected a directory that can be written, got {}", dir);
   std::unique_ptr<FileStore> store(new FileStore(dir, limits));
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) found.push_back(entry.path());
-  }
-  for (const fs::path& path : found) {
-    if (path.extension() == kRecord) store->load(path.string());
-  }
-  for (const fs::path& path : found) {
-    // Files with other names do not belong to the store.
-    const std::string id = path.filename().string().substr(0, kPrefix.size() + 32);
-    if (is_id(id) && (!store->files_.contains(id) || path.extension() == ".tmp"))
-      fs::remove(path, error);
+  std::set<std::string> found;  // names in the directory
+  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
+    found.insert(at->path().filename().string());
+  if (error) return unavailable("{}: cannot be listed: {}", dir, error.message());
+  for (const std::string& name : found) {
+    if (is_record(name)) store->load(fmt::format("{}/{}", dir, name));
+    if (is_unfinished(name, found)) fs::remove(fmt::format("{}/{}", dir, name), error);
   }
   return store;
 }
 
+// A record that cannot be read now may be readable at the next start, so nothing is removed.
 void FileStore::load(const std::string& record_path) {
   const std::string id = fs::path(record_path).stem().string();
   const Result<std::string> text = read_file(record_path, kMaxRecordBytes);
@@ -88,8 +98,11 @@ void FileStore::load(const std::string& record_path) {
       text.ok() ? parse_json(*text, 4) : Result<json::value>(text.status());
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path_of(id), error));
-  if (!is_id(id) || !value.ok() || !value->is_object() || error) {
-    log_warn("{}: expected what is known of a file, got something else; removed", record_path);
+  if (!value.ok() || !value->is_object() || error) {
+    const std::string why = !value.ok() ? value.status().message()
+                            : error     ? error.message()
+                                        : "expected a JSON object";
+    log_warn("{}: the file is not listed, and is left as it is: {}", record_path, why);
     return;
   }
   const json::object& record = value->get_object();

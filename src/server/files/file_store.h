@@ -36,7 +36,8 @@ class FileStore {
     size_t max_files = 10'000;
   };
   // Creates the directory if it is missing. Files that an earlier process left incomplete are
-  // removed.
+  // removed. A file whose record cannot be read stays, and is not listed. kUnavailable: the
+  // directory cannot be read.
   static Result<std::unique_ptr<FileStore>> open(const std::string& dir, Limits limits);
 
   // Adds a file and gives `info` an id and the number of bytes. kTooLarge: the file exceeds a

@@ -83,12 +83,11 @@ TEST_F(FileStoreTest, KeepsWhatANaiveModelKeeps) {
   }
 }
 
-TEST_F(FileStoreTest, WhatIsHalfDoneOrDamagedGoesAtTheStart) {
+TEST_F(FileStoreTest, WhatIsHalfDoneGoesAtTheStart) {
   const std::string whole = open()->add({.filename = "a"}, "data")->id;
-  const std::string bare = "file-" + std::string(32, 'a'), torn = "file-" + std::string(32, 'b');
+  const std::string bare = "file-" + std::string(32, 'a');
   std::ofstream(dir_ / bare) << "without a record";
-  std::ofstream(dir_ / torn) << "x";
-  std::ofstream(dir_ / (torn + ".json")) << "{\"owner\":";
+  std::ofstream(dir_ / (bare + ".json.tmp")) << "{\"owner\":";
   std::ofstream(dir_ / (whole + ".tmp")) << "x";
   std::ofstream(dir_ / "file-notes.txt") << "somebody else's";
   const auto store = open();
@@ -101,6 +100,24 @@ TEST_F(FileStoreTest, WhatIsHalfDoneOrDamagedGoesAtTheStart) {
   // Clients' ids are looked up; they are never used as paths.
   EXPECT_FALSE(store->find("../etc/passwd", ""));
   EXPECT_FALSE(store->remove("file-..", ""));
+}
+
+// The next start may read what this one cannot.
+TEST_F(FileStoreTest, AFileWhoseRecordCannotBeReadStays) {
+  fs::create_directories(dir_);
+  const std::string torn = "file-" + std::string(32, 'b'), locked = "file-" + std::string(32, 'c');
+  std::ofstream(dir_ / torn) << "x";
+  std::ofstream(dir_ / (torn + ".json")) << "{\"owner\":";
+  std::ofstream(dir_ / locked) << "y";
+  fs::create_directory(dir_ / (locked + ".json"));  // reading it fails
+  const auto store = open();
+  EXPECT_TRUE(store->list("").empty());
+  EXPECT_EQ(read_file((dir_ / torn).string(), 9).value(), "x");
+  EXPECT_EQ(read_file((dir_ / locked).string(), 9).value(), "y");
+  EXPECT_TRUE(fs::exists(dir_ / (torn + ".json")));
+  fs::remove(dir_ / (locked + ".json"));
+  std::ofstream(dir_ / (locked + ".json")) << R"({"owner":"","filename":"f"})";
+  EXPECT_EQ(open()->find(locked, "")->filename, "f");
 }
 
 TEST_F(FileStoreTest, ADirectoryThatCannotBe) {

@@ -83,7 +83,7 @@ bool GenerationCall::pop_one(size_t index) {
   std::optional<OutputDelta> delta = stream->try_pop();
   if (!delta) {
     // When the engine's stream ends while a choice is open, the answer is not complete.
-    if (stream->done() && unfinished_[index] > 0 && !stream->try_pop()) {
+    if (stream->done() && unfinished_[index] > 0) {
       fail(api_error(500, "the engine ended the answer early"));
     }
     return false;

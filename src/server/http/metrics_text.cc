@@ -67,6 +67,10 @@ constexpr CounterRow kCounters[] = {
      "Tokens looked up in the prefix cache."},
     {"vllm:prefix_cache_hits_total", &EngineStats::prefix_cache_hits,
      "Tokens found in the prefix cache."},
+    {"vllm:mm_cache_queries_total", &EngineStats::media_cache_queries,
+     "Items whose embeddings a request began to need."},
+    {"vllm:mm_cache_hits_total", &EngineStats::media_cache_hits,
+     "Of them, items that were not encoded again."},
     {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests,
      "Requests with non-finite logits."},
     {"quire:beam_search_steps_total", &EngineStats::beam_search_steps, "Steps of beam searches."},
@@ -107,12 +111,6 @@ constexpr CounterRow kCounters[] = {
     {"quire:step_microseconds_total", &EngineStats::step_us, "Measured time of all steps."},
     {"quire:step_bound_microseconds_total", &EngineStats::step_bound_us,
      "Least time that the hardware allows for the same steps."},
-};
-
-// These counters count things that this server never does, so they are 0.
-constexpr std::pair<std::string_view, std::string_view> kZeroCounters[] = {
-    {"vllm:mm_cache_queries_total", "Items looked up in the multi-modal cache."},
-    {"vllm:mm_cache_hits_total", "Items found in the multi-modal cache."},
 };
 
 struct HistogramRow {
@@ -356,10 +354,6 @@ void EngineMetrics::counters() {
     out_.family(row.name, "counter", row.help);
     out_.sample(row.name, common_, real(stats_.*row.member));
   }
-  for (const auto& [name, help] : kZeroCounters) {
-    out_.family(name, "counter", help);
-    out_.sample(name, common_, 0);
-  }
   const std::vector<uint64_t>& accepted = stats_.spec_decode_num_accepted_tokens_per_pos;
   if (!accepted.empty()) {
     out_.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
@@ -391,11 +385,13 @@ void EngineMetrics::counters() {
   out_.family("quire:thread_team_late_members_total", "counter",
               "Times that a compute thread was found to have waited for a core.");
   out_.sample("quire:thread_team_late_members_total", common_, real(step.executor.late_members));
-  by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.",
+  // Where a request's KV was before it was in the prefix cache is not counted by request. So vLLM's
+  // third source, external_kv_transfer, is left out.
+  by("vllm:prompt_tokens_by_source_total", "counter",
+     "Prompt tokens, by where they came from; cache hits include KV from files and other servers.",
      "source",
      {{"local_compute", real(stats_.prompt_tokens_local_compute)},
-      {"local_cache_hit", real(stats_.prompt_tokens_local_cache_hit)},
-      {"external_kv_transfer", 0}});
+      {"local_cache_hit", real(stats_.prompt_tokens_local_cache_hit)}});
   by("vllm:request_success_total", "counter", "Finished requests, by reason.", "finished_reason",
      {{"stop", real(stats_.request_success_stop)},
       {"length", real(stats_.request_success_length)},

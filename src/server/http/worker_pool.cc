@@ -11,7 +11,10 @@ WorkerPool::~WorkerPool() { stop(); }
 
 void WorkerPool::start(ThreadTimes& times) {
   for (int32_t i = 0; i < num_threads_; ++i) {
-    times.add(threads_.emplace_back([this] { run(); }));
+    threads_.emplace_back([this, &times] {
+      const ThreadTimes::Scope scope(times);
+      run();
+    });
   }
 }
 

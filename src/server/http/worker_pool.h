@@ -18,7 +18,7 @@ class WorkerPool {
  public:
   WorkerPool(int32_t num_threads, size_t max_queued);
   ~WorkerPool();
-  // Starts the threads, whose CPU time is counted in `times`.
+  // Starts the threads, whose CPU time is counted in `times`, which must outlive them.
   void start(ThreadTimes& times);
   // Returns false when the queue is full or the pool has stopped. Any thread may call it.
   bool try_post(std::function<void()> work);

@@ -349,13 +349,20 @@ class Preparation {
     if (most == 0 || std::ssize(*ids) <= most) return add(std::move(*ids), -1, where);
     Result<std::vector<TokenId>> bare = context_.model.codec->encode(text, false);
     if (!bare.ok()) return from_status(bare.status());
-    return add(cut(std::move(*ids), *bare, most), -1, where);
+    const auto text_at = std::search(ids->begin(), ids->end(), bare->begin(), bare->end());
+    if (text_at == ids->end() && !bare->empty()) {
+      return field_error(where, fmt::format("expected at most {} tokens, got {}; this model's "
+                                            "special tokens do not let a text be cut",
+                                            most, ids->size()));
+    }
+    return add(cut(std::move(*ids), text_at - ids->begin(), *bare, most), -1, where);
   }
 
-  // `ids` are `bare` with special tokens before and after it, which stay.
-  std::vector<TokenId> cut(std::vector<TokenId> ids, const std::vector<TokenId>& bare,
-                           int64_t most) const {
-    const auto at = std::search(ids.begin(), ids.end(), bare.begin(), bare.end());
+  // `ids` are `bare`, which begins at `text_at`, with special tokens before and after it, which
+  // stay.
+  std::vector<TokenId> cut(std::vector<TokenId> ids, std::ptrdiff_t text_at,
+                           const std::vector<TokenId>& bare, int64_t most) const {
+    const auto at = ids.begin() + text_at;
     const auto excess = std::min<int64_t>(std::ssize(ids) - most, std::ssize(bare));
     const bool cuts_left = side_ == 0;
     const auto first = at + (cuts_left ? 0 : std::ssize(bare) - excess);

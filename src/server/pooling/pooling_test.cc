@@ -39,7 +39,7 @@ class PoolingTest : public ::testing::Test {
     ServedModel model;
     model.names = {"fake"};
     model.engine = std::move(made).value();
-    model.codec = make_text_codec(tokenizer);
+    model.codec = codec != nullptr ? codec : make_text_codec(tokenizer);
     model.labels = std::move(labels);
     model.texts = std::move(texts);
     if (pairs_are_chats) {
@@ -77,6 +77,7 @@ class PoolingTest : public ::testing::Test {
 
   // The texts of the next model that is started.
   SentenceTexts texts;
+  std::shared_ptr<const TextCodec> codec;  // null: that of the fake model
   bool pairs_are_chats = false;
   std::unique_ptr<HttpServer> server;
 };
@@ -95,6 +96,27 @@ TEST_F(PoolingTest, EmbeddingsOfEveryFormOfInput) {
     EXPECT_EQ(answer.at("data").at(0).at("embedding"),
               ask("/v1/embeddings", R"({"input":["x","ab"]})").at("data").at(1).at("embedding"));
   }
+}
+
+// Its tokens of a text are others where special tokens stand beside it.
+class UnlikeCodec final : public TextCodec {
+ public:
+  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const override {
+    return std::vector<TokenId>(text.size(), add_special ? 1 : 2);
+  }
+  std::string decode(std::span<const TokenId>, bool) const override { return {}; }
+  std::string token_bytes(TokenId) const override { return {}; }
+  std::string token_piece(TokenId) const override { return {}; }
+  int32_t vocab_size() const override { return 257; }
+};
+
+TEST_F(PoolingTest, ATextThatCannotBeCutIsRefused) {
+  codec = std::make_shared<UnlikeCodec>();
+  start({.embedding_size = 4});
+  const ClientResponse refused = post("/v1/embeddings", R"({"input":")" + std::string(70, 'a') +
+                                                            R"(","truncate_prompt_tokens":-1})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error_param(refused), "input");
 }
 
 TEST_F(PoolingTest, Base64IsTheSameFloats) {

@@ -140,17 +140,19 @@ bool is_too_long(const ApiResult<PreparedCall>& call) {
   return !call.ok() && call.error().param == "input_tokens";
 }
 
+ApiResult<PreparedCall> naming_input(ApiResult<PreparedCall> call) {
+  if (!is_too_long(call)) return call;
+  ApiError error = call.error();
+  error.param = "input";  // the client gave no input_tokens
+  return error;
+}
+
 // With truncation, this finds the longest end of the conversation that fits. Later places give
 // shorter prompts, so a binary search finds the first place that fits.
 ApiResult<PreparedCall> prepare_conversation(ResponseRequest& r, const HttpRequest& headers,
                                              const PrepareContext& context) {
   ApiResult<PreparedCall> call = prepare_messages(r, r.messages, headers, context);
-  if (!is_too_long(call)) return call;
-  if (!r.options.truncates) {
-    ApiError error = call.error();
-    error.param = "input";
-    return error;
-  }
+  if (!is_too_long(call) || !r.options.truncates) return naming_input(std::move(call));
   const std::vector<size_t> places = places_to_cut(r.messages);
   size_t low = 1, high = places.size();  // the first place that fits is in [low, high]
   while (low < high) {
@@ -164,7 +166,7 @@ ApiResult<PreparedCall> prepare_conversation(ResponseRequest& r, const HttpReque
       call = std::move(tried);
     }
   }
-  return call;
+  return naming_input(std::move(call));
 }
 
 // The id must be one that nobody can guess, whatever id the client sends.

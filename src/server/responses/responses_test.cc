@@ -355,7 +355,9 @@ TEST_F(ServerTest, ResponsesTruncateTheOldest) {
   // Input that does not fit by itself is refused even with truncation.
   const std::string one =
       fmt::format(R"({{"input":"{}","truncation":"auto"}})", std::string(200, 'a'));
-  EXPECT_EQ(post("/v1/responses", one).status, 400);
+  const ClientResponse too_long = post("/v1/responses", one);
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_EQ(error_param(too_long), "input");
 }
 
 TEST_F(ServerTest, ResponsesHoldTextsAndCallsToTheirRules) {

@@ -53,8 +53,9 @@ Result<std::optional<SpeechQuery>> Transcriber::next() {
     has_listened_ = false;
     num_attempts_ = 0;
   }
-  if (aligned_) return std::optional(align_query());
-  return std::optional(has_listened_ ? write_query() : listen_query());
+  if (!aligned_ && !has_listened_) return std::optional(listen_query());
+  QUIRE_ASSIGN_OR_RETURN(SpeechQuery query, aligned_ ? align_query() : write_query());
+  return std::optional(std::move(query));
 }
 
 SpeechQuery Transcriber::listen_query() const {
@@ -74,13 +75,12 @@ SpeechQuery Transcriber::listen_query() const {
 
 // Returns the tokens of the client's prompt. Control tokens are left out, because a client may not
 // set them.
-std::vector<TokenId> Transcriber::earlier_tokens() const {
+Result<std::vector<TokenId>> Transcriber::earlier_tokens() const {
   const std::string prompt(trim(options_.prompt));
-  if (prompt.empty() || frame_ > 0 || model_.tokens.previous < 0) return {};
-  const auto encoded = codec_.encode(" " + prompt, false);
-  if (!encoded.ok()) return {};
+  if (prompt.empty() || frame_ > 0 || model_.tokens.previous < 0) return std::vector<TokenId>();
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> encoded, codec_.encode(" " + prompt, false));
   std::vector<TokenId> tokens = {model_.tokens.previous};
-  for (const TokenId id : *encoded) {
+  for (const TokenId id : encoded) {
     if (id < model_.tokens.end_of_text) tokens.push_back(id);
   }
   const auto most = static_cast<size_t>(std::max(max_model_len_ / 2 - 1, 1));
@@ -89,9 +89,10 @@ std::vector<TokenId> Transcriber::earlier_tokens() const {
   return tokens;
 }
 
-SpeechQuery Transcriber::write_query() const {
+Result<SpeechQuery> Transcriber::write_query() const {
   const SpeechTokens& tokens = model_.tokens;
-  SpeechQuery query{.prompt = earlier_tokens(), .window = window_, .params = {}};
+  SpeechQuery query{.prompt = {}, .window = window_, .params = {}};
+  QUIRE_ASSIGN_OR_RETURN(query.prompt, earlier_tokens());
   query.prompt.push_back(tokens.start);
   if (!tokens.languages.empty()) {
     query.prompt.push_back(tokens.find_language(language_));
@@ -108,8 +109,8 @@ SpeechQuery Transcriber::write_query() const {
   return query;
 }
 
-SpeechQuery Transcriber::align_query() const {
-  SpeechQuery query = write_query();
+Result<SpeechQuery> Transcriber::align_query() const {
+  QUIRE_ASSIGN_OR_RETURN(SpeechQuery query, write_query());
   PoolingParams alignment{.task = PoolingTask::kAlign};
   alignment.first_aligned_token = static_cast<int32_t>(query.prompt.size());
   alignment.num_aligned_rows = std::max(frames_left() / kFramesPerStep, 1);

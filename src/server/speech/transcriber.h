@@ -98,9 +98,9 @@ class Transcriber {
     int64_t num_read() const { return std::ssize(token_ids) - (has_end ? 0 : 1); }
   };
   SpeechQuery listen_query() const;  // asks which language is spoken, and if anybody speaks
-  SpeechQuery write_query() const;
-  SpeechQuery align_query() const;  // asks when each token of aligned_ is spoken
-  std::vector<TokenId> earlier_tokens() const;
+  Result<SpeechQuery> write_query() const;
+  Result<SpeechQuery> align_query() const;  // asks when each token of aligned_ is spoken
+  Result<std::vector<TokenId>> earlier_tokens() const;
   void take_language(const SpeechAnswer& answer);
   Attempt read_attempt(const SpeechAnswer& answer) const;
   bool is_silence(const Attempt& attempt) const;

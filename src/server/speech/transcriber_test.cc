@@ -82,6 +82,27 @@ class TranscriberTest : public ::testing::Test {
   const ByteCodec codec_;
 };
 
+// A codec that knows no text.
+class NoCodec final : public TextCodec {
+ public:
+  Result<std::vector<TokenId>> encode(std::string_view, bool) const override {
+    return too_large("the text is too long");
+  }
+  std::string decode(std::span<const TokenId>, bool) const override { return {}; }
+  std::string token_bytes(TokenId) const override { return {}; }
+  std::string token_piece(TokenId) const override { return {}; }
+  std::vector<MarkToken> mark_tokens() const override { return {}; }
+  int32_t vocab_size() const override { return 257; }
+};
+
+TEST_F(TranscriberTest, APromptThatCannotBeReadIsAnError) {
+  const NoCodec codec;
+  Transcriber transcriber(model_, codec, silence(0.9), {.language = "en", .prompt = "a"}, 448);
+  ask(transcriber);
+  transcriber.take(heard(kEnglish));
+  EXPECT_EQ(transcriber.next().status().code(), StatusCode::kTooLarge);
+}
+
 TEST_F(TranscriberTest, ListensThenWrites) {
   Transcriber transcriber = start(0.9);
   SpeechQuery query = ask(transcriber);

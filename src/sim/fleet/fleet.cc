@@ -49,7 +49,8 @@ class ApartRun {
     assigned_.resize(result_.replicas.size());
     std::vector<RouteTarget> targets;
     for (size_t i = 0; i < assigned_.size(); ++i) {
-      targets.push_back({.replica = static_cast<int32_t>(i), .load = {}});
+      targets.push_back(
+          {.replica = static_cast<int32_t>(i), .name = static_cast<uint32_t>(i), .load = {}});
     }
     Router router(spec_.router);
     for (size_t i = 0; i < workload_.requests.size(); ++i) {

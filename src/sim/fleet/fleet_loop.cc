@@ -205,7 +205,8 @@ void FleetLoop::find_targets(Role role) {
       const RouteLoad load = spec_.router.routing == Routing::kOracle ? member.replica->exact_load()
                              : spec_.router.stale_ns > 0              ? member.seen
                                                                       : member.replica->load();
-      targets_.push_back({.replica = i, .load = load, .speed = &member.speed});
+      targets_.push_back(
+          {.replica = i, .name = static_cast<uint32_t>(i), .load = load, .speed = &member.speed});
     }
   }
   QUIRE_CHECK(!targets_.empty(), "no replica takes requests");
