@@ -206,5 +206,34 @@ TEST(LinearInt8, FloatRowsAreRoundedWithAScaleEach) {
   }
 }
 
+// A row of W with NaN or infinity gives NaN, and only that row does. A 0 beside numbers so small that
+// the inverse of their scale is infinite stays 0.
+TEST(LinearInt8, WeightsThatAreNotFiniteGiveNan) {
+  constexpr int64_t kN = 37, kK = 101;
+  Host host(Isa::kPortable);
+  auto values = random_floats(8, kN * kK);
+  std::fill(values.begin() + 9 * kK, values.begin() + 10 * kK, 0.0f);
+  values[9 * kK] = 1e-38f;
+  const WeightSpec spec{kN, kK, DType::kI8, ComputeType::kInt8};
+  const auto product = [&](const std::vector<float>& rows) {
+    Buffer memory(packed_weight_bytes(spec));
+    const PackedWeight weight{spec, memory.data()};
+    pack_weight_rows(host.stream, weight,
+                     {.rows = rows.data(), .dtype = DType::kF32, .num_rows = kN});
+    const std::vector<float> x(kK, 1.0f);
+    return run_linear(host.stream, weight, x.data(), 1, nullptr, nullptr);
+  };
+  const auto before = product(values);
+  EXPECT_NEAR(before[9], 1e-38f, 1e-39f);
+  values[2 * kK + 3] = kernel_test::kNaN;
+  values[5 * kK] = -std::numeric_limits<float>::infinity();
+  const auto after = product(values);
+  for (const int64_t n : {2, 5}) EXPECT_TRUE(std::isnan(after[n])) << n;
+  for (int64_t n = 0; n < kN; ++n) {
+    if (n == 2 || n == 5) continue;
+    EXPECT_EQ(after[n], before[n]) << n;
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "kernels/cpu/dispatch.h"
@@ -50,11 +51,18 @@ int32_t write_column(const Column& to, int64_t k, int64_t padded, Code&& code) {
   return sum;
 }
 
+// Returns NaN for a row with NaN or infinity, for which there are no codes: its outputs become NaN,
+// as those of an activation row that is not finite do.
 template <typename From>
 float int8_scale(const Row<From>& row, int64_t k) {
   float largest = 0.0f;
-  for (int64_t i = 0; i < k; ++i) largest = std::max(largest, std::abs(as_float(row.at(i))));
-  return largest / 127.0f;
+  bool is_finite = true;
+  for (int64_t i = 0; i < k; ++i) {
+    const float value = as_float(row.at(i));
+    is_finite = is_finite && std::isfinite(value);
+    largest = std::max(largest, std::abs(value));
+  }
+  return is_finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
 struct Target {
@@ -76,7 +84,9 @@ void pack_row(const WeightSpec& spec, const WeightRows& rows, int64_t row, const
     *to.scale = scale;
     *to.sum = write_column(to.column, spec.k, padded, [&](int64_t k) {
       const float code = std::nearbyint(as_float(source.at(k)) * inverse);
-      return static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
+      // Rows that are not finite have codes of 0, and so has a 0 in a row so small that the inverse
+      // is infinite.
+      return std::isnan(code) ? int8_t{0} : static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
     });
   }
 }
@@ -92,7 +102,8 @@ void pack_row_of(const WeightSpec& spec, const WeightRows& rows, int64_t row, co
     case DType::kF16:
       return pack_row<float16>(spec, rows, row, to);
     default:
-      QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
+      QUIRE_CHECK(false, "[pack] expected rows of int8, f32, bf16 or f16, got {}",
+                  to_string(rows.dtype));
   }
 }
 
