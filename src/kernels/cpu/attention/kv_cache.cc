@@ -202,6 +202,8 @@ void cpu::index_to_cache(Stream& stream, const IndexToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   QUIRE_CHECK(params.keys.head_dim <= kMaxAttentionHeadDim && params.keys.num_kv_heads == 1,
               "[index_to_cache] {} heads of {}", params.keys.num_kv_heads, params.keys.head_dim);
+  QUIRE_CHECK(params.rope_style != RopeStyle::kNeoxHalves,
+              "[index_to_cache] expected heads that rotate as a whole, got halves");
   const int64_t row = (int64_t{params.num_heads} + 1) * params.keys.head_dim;
   cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
                     [&](int thread, int num_threads) {
@@ -217,6 +219,8 @@ void cpu::latent_to_cache(Stream& stream, const LatentToCacheParams& params) {
   QUIRE_CHECK(params.kv.is_latent() && params.kv.head_dim <= kMaxAttentionHeadDim,
               "[latent_to_cache] latents of {} in keys of {}", params.kv.latent_dim,
               params.kv.head_dim);
+  QUIRE_CHECK(params.rope_style != RopeStyle::kNeoxHalves,
+              "[latent_to_cache] expected heads that rotate as a whole, got halves");
   cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
                     [&](int thread, int num_threads) {
                       const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
@@ -231,8 +235,11 @@ void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
               params.kv.head_dim, kMaxAttentionHeadDim);
   QUIRE_DCHECK(is_fp8(params.kv.dtype) || (!params.kv.key_scale && !params.kv.value_scale),
                "[qkv_to_cache] scales of heads for a cache of {}", to_string(params.kv.dtype));
-  QUIRE_DCHECK(params.rotary_dim % 2 == 0 && params.rotary_dim <= params.kv.head_dim,
-               "[qkv_to_cache] rotary_dim {}, head_dim {}", params.rotary_dim, params.kv.head_dim);
+  QUIRE_DCHECK(
+      params.rotary_dim % (params.rope_style == RopeStyle::kNeoxHalves ? 4 : 2) == 0 &&
+          params.rotary_dim <= params.kv.head_dim,
+      "[qkv_to_cache] expected a rotary_dim of whole pairs and at most head_dim {}, got {}",
+      params.kv.head_dim, params.rotary_dim);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t row = (int64_t{params.num_heads} + 2 * params.kv.num_kv_heads) * params.kv.head_dim;
   cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
