@@ -23,20 +23,17 @@ constexpr int64_t kWork = 1 << 13;
 
 const cpu::StateKernels& state_kernels(Isa isa) {
 #ifdef QUIRE_X86_KERNELS
-  switch (cpu::vector_isa(isa)) {
-    case Isa::kAvx512Core:
-    case Isa::kAvx512Vnni:
-    case Isa::kAvx512:
-      return cpu::kStateAvx512;
-    case Isa::kAvx2Core:
-    case Isa::kAvx2:
-      return cpu::kStateAvx2;
-    default:
-      break;
-  }
-#endif
+  return cpu::by_width(isa, cpu::kStatePortable, cpu::kStateAvx2, cpu::kStateAvx512);
+#else
+  (void)isa;
   return cpu::kStatePortable;
+#endif
 }
+
+static_assert(static_cast<int>(Gate::kNone) == cpu::kGateNone &&
+              static_cast<int>(Gate::kSilu) == cpu::kGateSilu &&
+              static_cast<int>(Gate::kSigmoid) == cpu::kGateSigmoid);
+cpu::GateKind gate_kind(Gate gate) { return static_cast<cpu::GateKind>(gate); }
 
 // `offset` is that of the task's part in each state.
 cpu::SegmentArgs segment_args(const StateSegments& segments, const StateView& view,
@@ -213,7 +210,7 @@ void cpu::gated_norm(Stream& stream, const GatedNormParams& params) {
   const int64_t groups = params.size / params.group_size;
   const float scale =
       params.scale_factor == nullptr ? params.scale : params.scale * *params.scale_factor;
-  const auto act = static_cast<cpu::GateKind>(params.act);
+  const cpu::GateKind act = gate_kind(params.act);
   for_tasks(cpu_stream, params.num_tokens * groups, params.num_tokens * params.size,
             [&](int64_t task) {
               const int64_t t = task / groups;
