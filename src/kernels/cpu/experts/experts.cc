@@ -24,11 +24,11 @@ namespace {
 using cpu::ExpertsCut;
 using cpu::Grouping;
 using cpu::kMostBlockRows;
+using cpu::kPrivateRows;
 using cpu::pack_alike;
 using cpu::round_up;
 
 constexpr int64_t kPanel = cpu::kExpertsPanel;
-constexpr int64_t kPrivateRows = cpu::kPrivateExpertRows;
 
 // With fewer elements in the sum, waking the team costs more than it saves.
 constexpr int64_t kSumElements = 1 << 15;

@@ -160,8 +160,10 @@ void cpu::route_tokens(Stream& stream, const RouteTokensParams& params) {
                   router.experts_per_token >= 1 && router.experts_per_token <= router.num_experts &&
                   router.num_groups >= 1 && router.num_experts % router.num_groups == 0 &&
                   router.groups_per_token >= 1 && router.groups_per_token <= router.num_groups,
-              "route_tokens: {} of {} experts, {} of {} groups", router.experts_per_token,
-              router.num_experts, router.groups_per_token, router.num_groups);
+              "[route_tokens] expected a token to choose 1 or more of at most {} experts and 1 or "
+              "more of equal groups, got {} of {} experts and {} of {} groups",
+              kMaxExperts, router.experts_per_token, router.num_experts, router.groups_per_token,
+              router.num_groups);
   const int64_t work = params.num_tokens * router.num_experts;
   cpu::run_parallel(cpu::host(stream), work, kRouterLogits, [&](int thread, int num_threads) {
     const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);

@@ -12,9 +12,6 @@
 
 namespace quire::cpu {
 
-// With up to this many rows of all experts, each thread packs the rows that it needs for itself,
-// which costs less than a barrier between packing and use.
-inline constexpr int64_t kPrivateExpertRows = 12;
 // Pieces of columns begin at a panel, of dense and of quantized weights alike.
 inline constexpr int64_t kExpertsPanel = kQuantPanel;
 static_assert(kExpertsPanel % kPanelWidth == 0);
@@ -86,8 +83,7 @@ struct ExpertsCut {
     }
     QUIRE_CHECK(sample != nullptr, "none of {} experts is here", experts.size());
     const int64_t expert_size = sample->up->spec.n;
-    packed_bytes =
-        std::max(num_pairs, threads * std::min(num_pairs, kPrivateExpertRows)) * row_bytes;
+    packed_bytes = std::max(num_pairs, threads * std::min(num_pairs, kPrivateRows)) * row_bytes;
     up_packed_bytes = up_apart ? packed_bytes : 0;
     const int64_t whole = 2 * num_tokens * round_up(expert_size, kExpertsPanel);
     slab_floats = std::min(

@@ -11,10 +11,7 @@ namespace quire {
 namespace {
 
 using cpu::kPanelWidth;
-
-// With up to this many rows each thread packs the activations for itself, which costs less than a
-// barrier between packing and use.
-constexpr int64_t kPrivateRows = 12;
+using cpu::kPrivateRows;
 
 // Outputs of at least this many bytes do not stay in a core's caches until they are read.
 constexpr int64_t kPastCachesBytes = 2 << 20;
@@ -139,12 +136,15 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
                    params.y_stride >= cpu::dealt_columns(params),
                "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k,
                params.y_stride, cpu::dealt_columns(params));
-  QUIRE_CHECK(params.gate == nullptr || (params.greatest == nullptr && !params.accumulate &&
-                                         cpu::linear_gates(stream, spec)),
-              "linear: a gate over {} columns that are kept or added", spec.n);
+  QUIRE_CHECK(
+      params.gate == nullptr ||
+          (params.greatest == nullptr && !params.accumulate && cpu::linear_gates(stream, spec)),
+      "[linear] with a gate: expected neither `greatest` nor `accumulate`, and whole panels "
+      "of gate and of up, got {} columns",
+      spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {
-    QUIRE_CHECK(!params.accumulate, "linear: the greatest of what is added to nothing only");
+    QUIRE_CHECK(!params.accumulate, "[linear] expected `greatest` or `accumulate` alone, got both");
     std::fill_n(params.greatest, num_threads * m, RowGreatest{});
   }
   const int64_t num_parts = num_row_parts(cpu_stream.isa(), params);

@@ -131,7 +131,7 @@ void pack_from(PanelLayout layout, const PackedWeight& weight, const WeightRows&
     case DType::kF16:
       return pack_panels<To, float16>(layout, weight, rows, panels);
     default:
-      QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
+      QUIRE_CHECK(false, "[pack] expected rows of f32, bf16 or f16, got {}", to_string(rows.dtype));
   }
 }
 
