@@ -190,7 +190,8 @@ void head_linear(Stream& stream, const HeadLinearParams& params) {
 }
 int64_t head_linear_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                     const WeightSpec& spec) {
-  QUIRE_CHECK(supports_latents(stream), "[head_linear] the backend has no latent attention");
+  QUIRE_CHECK(supports_latents(stream),
+              "[head_linear_workspace_bytes] the backend has no latent attention");
   return ops_of(stream).head_linear_workspace_bytes(stream, max_tokens, spec);
 }
 bool supports_sparse_attention(const Stream& stream) { return ops_of(stream).sparse != nullptr; }

@@ -13,7 +13,8 @@ namespace quire::cpu {
 
 // Returns the stream as a host stream. A stream of another device is a bug of the caller.
 inline const HostStream& host(const Stream& stream) {
-  QUIRE_CHECK(stream.device() == DeviceKind::kCpu, "this build has CPU kernels only");
+  QUIRE_CHECK(stream.device() == DeviceKind::kCpu,
+              "expected the stream of a CPU, got that of a GPU");
   return static_cast<const HostStream&>(stream);
 }
 

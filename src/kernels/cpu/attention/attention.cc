@@ -330,9 +330,10 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
       "[paged_attention] latents of {} in {} heads of {}", params.kv.latent_dim,
       params.kv.num_kv_heads, params.kv.head_dim);
   QUIRE_DCHECK(params.kv.num_kv_heads > 0 && params.num_heads % params.kv.num_kv_heads == 0,
-               "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
+               "[paged_attention] {} query heads, {} KV heads", params.num_heads,
+               params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,
-               "[attention] block size {}", params.kv.block_size);
+               "[paged_attention] block size {}", params.kv.block_size);
   const cpu::AttentionKernels& kernels = cpu::attention_kernels(cpu_stream.isa(), params.kv.dtype);
   const BatchPlan batch = plan_batch(cpu_stream, params, kernels);
   std::atomic<int64_t> next{0};
