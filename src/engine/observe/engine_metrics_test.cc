@@ -107,6 +107,14 @@ TEST(EngineMetrics, FailuresAreCountedButNotTimed) {
   EXPECT_EQ(s.e2e_request_latency_seconds.count, 0u);
 }
 
+TEST(EngineMetrics, TheCacheOfMediaIsCounted) {
+  EngineMetrics metrics(constants());
+  metrics.set_gauges({}, {.num_queries = 5, .num_hits = 2}, {}, {});
+  const EngineStats s = metrics.snapshot(0, 0);
+  EXPECT_EQ(s.media_cache_queries, 5u);
+  EXPECT_EQ(s.media_cache_hits, 2u);
+}
+
 TEST(EngineMetrics, PartsOfStepsAddUp) {
   EngineMetrics metrics(constants());
   StepRecord step{.schedule_us = 1, .execute_us = 20, .update_us = 300};
