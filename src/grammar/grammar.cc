@@ -67,9 +67,11 @@ Grammar::Grammar(const GrammarLimits& limits)
       lexer(store, limits.max_lexer_states) {}
 
 const Closure& Grammar::closure(StateId state, Count count) {
-  const auto [it, is_new] = closures_.try_emplace(Hash128().mix(state).mix(count));
-  if (is_new) it->second = make_closure(state, count);
-  return it->second;
+  const Hash128 key = Hash128().mix(state).mix(count);
+  if (const auto known = closures_.find(key); known != closures_.end()) return known->second;
+  Closure made = make_closure(state, count);
+  if (!lexer.status().ok()) return cut_short_ = std::move(made);
+  return closures_.emplace(key, std::move(made)).first->second;
 }
 
 Closure Grammar::make_closure(StateId state, Count count) {

@@ -87,15 +87,16 @@ class Matcher {
   ~Matcher();
   Matcher(Matcher&&) noexcept;
 
-  // Takes the next token of the text. Returns false and changes nothing when the token is not
-  // allowed.
+  // Takes the next token of the text. Returns false and leaves the text unchanged when the token is
+  // not allowed, or when a budget is exceeded, which fill_mask() then reports.
   bool accept(TokenId token);
   // Does the same for bytes, which rollback() counts as one token.
   bool accept_bytes(std::string_view bytes);
 
   // Writes the allowed tokens: bit t % 32 of row[t / 32]. `row` has vocabulary.mask_words() words.
   // The bits of special tokens that the grammar does not name, and of padded ids, are 0. Returns an
-  // error if a budget is exceeded or no token is allowed.
+  // error if no token is allowed, or if a budget is exceeded, by this call or by the accept() before
+  // it. Other matchers of the grammar go on, and so does this one after rollback().
   Status fill_mask(std::span<uint32_t> row);
   size_t mask_words() const;
 

@@ -30,12 +30,12 @@ struct Closure {
 struct Grammar {
   explicit Grammar(const GrammarLimits& limits);
 
-  // Returns the closure, computed on first use.
+  // Returns the closure, computed on first use, valid until the next call.
   const Closure& closure(StateId state, Count count);
 
   GrammarLimits limits;
   uint64_t serial = 0;  // unique in the process
-  // Whether half of a limit is used, so that later requests should compile a new grammar.
+  // Whether half of a limit of size is used, so that later requests should compile a new grammar.
   std::atomic<bool> crowded{false};
   mutable std::mutex mutex;  // guards everything that grows while matchers work: all but `rules`
   ExprStore store;
@@ -45,6 +45,7 @@ struct Grammar {
  private:
   Closure make_closure(StateId state, Count count);
   std::unordered_map<Hash128, Closure, Hash128Hasher> closures_;
+  Closure cut_short_;  // by a limit, so it is not kept in closures_
 };
 
 }  // namespace quire::grammar

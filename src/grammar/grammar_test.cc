@@ -215,6 +215,79 @@ TEST(Grammar, TextsOfManyWordsStayWithinTheBudget) {
   EXPECT_FALSE(is_crowded(*grammar));
 }
 
+// A grammar with one text whose masks are cheap, and one whose masks take many expressions.
+constexpr const char* kCheapAndCostly = "b+|a[ab]*(a[ab]{9}|b[ab]{7}a)+";
+
+bool is_over_budget(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument &&
+         status.message().starts_with("grammar budget: expected at most ");
+}
+
+TEST(Grammar, AMaskBeyondALimitFailsAlone) {
+  std::mt19937_64 rng(1);
+  for (const GrammarLimits& limits :
+       {GrammarLimits{.max_mask_expressions = 30}, GrammarLimits{.max_mask_steps = 290}}) {
+    const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 300));
+    const auto grammar = compile({GrammarKind::kRegex, kCheapAndCostly}, limits);
+    ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+    Matcher costly(*grammar, vocabulary), cheap(*grammar, vocabulary);
+    std::vector<uint32_t> row(vocabulary.mask_words());
+    ASSERT_TRUE(costly.accept_bytes("a"));
+    const Status failed = costly.fill_mask(row);
+    EXPECT_TRUE(is_over_budget(failed)) << failed.message();
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(cheap.accept_bytes("b"));
+      const Status filled = cheap.fill_mask(row);
+      EXPECT_TRUE(filled.ok()) << filled.message();
+      EXPECT_EQ(row, test::brute_force_mask(cheap, vocabulary));
+    }
+    costly.rollback(1);
+    ASSERT_TRUE(costly.accept_bytes("b"));
+    EXPECT_TRUE(costly.fill_mask(row).ok()) << "after a path that is not taken";
+  }
+}
+
+TEST(Grammar, ATokenBeyondALimitIsRefusedWithTheLimit) {
+  std::mt19937_64 rng(1);
+  const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 10));
+  const auto grammar =
+      compile({GrammarKind::kRegex, kCheapAndCostly}, {.max_mask_expressions = 30});
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  Matcher matcher(*grammar, vocabulary), other(*grammar, vocabulary);
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  const std::string costly = "aabaabbabaaabbbabaababbbbaabbabaaabaabbb";
+  EXPECT_FALSE(matcher.accept_bytes(costly));
+  EXPECT_EQ(matcher.num_tokens(), 0U);
+  const Status failed = matcher.fill_mask(row);
+  EXPECT_TRUE(is_over_budget(failed)) << failed.message();
+  EXPECT_TRUE(other.accept_bytes("bb"));
+  EXPECT_TRUE(other.fill_mask(row).ok());
+  matcher.rollback(0);
+  ASSERT_TRUE(matcher.accept_bytes("bb"));
+  EXPECT_TRUE(matcher.fill_mask(row).ok());
+  matcher.rollback(1);
+  for (const char byte : costly) ASSERT_TRUE(matcher.accept_bytes(std::string(1, byte)));
+}
+
+TEST(Grammar, AGrammarThatIsFullServesTheTextsThatItKnows) {
+  std::mt19937_64 rng(1);
+  const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 10));
+  const auto grammar = compile({GrammarKind::kRegex, kCheapAndCostly}, {.max_lexer_states = 12});
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  Matcher known(*grammar, vocabulary), unknown(*grammar, vocabulary);
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  ASSERT_TRUE(known.accept_bytes("b"));
+  ASSERT_TRUE(known.fill_mask(row).ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(unknown.accept_bytes("aabaabbabaaabbbabaababbbbaabbabaaabaabbb"));
+    const Status failed = unknown.fill_mask(row);
+    EXPECT_TRUE(is_over_budget(failed)) << failed.message();
+    EXPECT_TRUE(known.accept_bytes("b"));
+    EXPECT_TRUE(known.fill_mask(row).ok());
+  }
+  EXPECT_TRUE(is_crowded(*grammar));
+}
+
 TEST(Grammar, HostileGrammarsAreRefused) {
   const auto message = [](const GrammarSource& source) {
     const auto grammar = compile(source);

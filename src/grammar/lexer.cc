@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "grammar/rules/budget.h"
+
 namespace quire::grammar {
 namespace {
 
@@ -49,13 +51,13 @@ LexId Lexer::intern(std::vector<LexEntry> entries) {
     const ExprId expr = exprs.size() == 1 ? exprs[0] : store_.any_of(std::move(exprs));
     if (store_.is_live(expr)) merged.push_back({expr, target});
   }
-  if (merged.empty()) return kDead;
+  if (!store_.status().ok()) status_ = store_.status();
+  if (!status_.ok() || merged.empty()) return kDead;
   Hash128 key;
   for (const LexEntry& entry : merged) key.mix(uint64_t{entry.expr} << 32 | entry.target);
-  const auto [it, is_new] = ids_.try_emplace(key, static_cast<LexId>(states_.size()));
-  if (!is_new) return it->second;
+  if (const auto known = ids_.find(key); known != ids_.end()) return known->second;
   if (states_.size() >= max_states_) {
-    status_ = invalid_argument("grammar budget: more than {} lexer states", max_states_);
+    status_ = over_budget(max_states_, "lexer states");
     return kDead;
   }
   State state;
@@ -67,8 +69,10 @@ LexId Lexer::intern(std::vector<LexEntry> entries) {
     if (store_.nullable(entry.expr)) state.ends.push_back(entry.target);
   }
   state.entries = std::move(merged);
+  const auto id = static_cast<LexId>(states_.size());
   states_.push_back(std::move(state));
-  return it->second;
+  ids_.emplace(key, id);
+  return id;
 }
 
 LexId Lexer::successor(LexId state, uint8_t byte) {
@@ -92,12 +96,13 @@ LexId Lexer::find_next(LexId state, uint8_t byte) {
   // A copy, because successors call byte_classes() too.
   const std::array<uint8_t, 256> class_of = store_.byte_classes(exprs).class_of;
   const LexId next = successor(state, byte);
+  if (!store_.status().ok()) status_ = store_.status();
+  if (!status_.ok()) return kDead;
   Row& row = rows_[states_[state].row];
   for (size_t b = 0; b < 256; ++b) {
     if (class_of[b] == class_of[byte]) row[b] = next;
   }
   states_[state].note(row, next);
-  if (!store_.status().ok()) status_ = store_.status();
   return next;
 }
 
@@ -203,7 +208,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
 }
 
 bool Lexer::out_of_steps() {
-  status_ = internal_error("grammar budget: a mask takes more than its share of steps");
+  if (status_.ok()) status_ = over_budget(max_steps_, "nodes of the trie visited for a mask");
   return false;
 }
 

@@ -1,5 +1,8 @@
 // Lexer is the deterministic automaton over a set of terminals. States are made when they are first
 // reached.
+//
+// Beyond a limit, its own or one of its expressions', the lexer fails (status()), and until
+// begin_work() it makes no states: it returns kDead, or a wrong mask, and keeps neither.
 #pragma once
 
 #include <array>
@@ -49,10 +52,14 @@ class Lexer {
   size_t memory_bytes() const {
     return states_.size() * sizeof(State) + rows_.size() * sizeof(Row);
   }
-  // Sets the number of trie nodes that all later walks over the vocabulary may visit together;
-  // beyond it the lexer fails.
-  void limit_steps(size_t count) { steps_left_ = count; }
-  Status status() const { return status_; }
+  // Begins a piece of work, such as a mask. Sets the number of trie nodes that its walks over the
+  // vocabulary may visit together before the lexer fails. Earlier work that failed does not matter
+  // any more. The expressions' begin_work() must be called too.
+  void begin_work(size_t max_steps) {
+    max_steps_ = steps_left_ = max_steps;
+    status_ = {};
+  }
+  const Status& status() const { return status_; }
 
  private:
   static constexpr uint32_t kNoRow = ~uint32_t{0};
@@ -109,7 +116,7 @@ class Lexer {
   ExprStore& store_;
   size_t max_states_;
   Status status_;
-  size_t steps_left_ = ~size_t{0};
+  size_t max_steps_ = ~size_t{0}, steps_left_ = ~size_t{0};
   std::vector<State> states_;
   std::vector<Row> rows_;
   std::unordered_map<Hash128, LexId, Hash128Hasher> ids_;

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "grammar/grammar.h"
+#include "grammar/rules/budget.h"
 #include "grammar/stack.h"
 
 namespace quire::grammar {
@@ -18,19 +19,26 @@ class Matcher::Impl {
           begin_work();
           return *grammar_;
         }()) {
+    start_status_ = refusal_ = status();
     grammar_->mutex.unlock();
     history_.push_back(stacks_.start());
   }
 
   bool accept_bytes(std::string_view bytes) {
     if (is_finished_) return false;
+    refusal_ = start_status_;
     const std::lock_guard lock(grammar_->mutex);
     begin_work();
+    const Stacks::Mark mark = stacks_.mark();
     PlaceId place = history_.back();
-    for (const char c : bytes) {
-      place = stacks_.step(place, static_cast<uint8_t>(c));
-      if (place == Stacks::kNowhere) return false;
+    for (size_t i = 0; i < bytes.size() && place != Stacks::kNowhere; ++i)
+      place = stacks_.step(place, static_cast<uint8_t>(bytes[i]));
+    if (Status failed = status(); !failed.ok()) {
+      stacks_.release(mark);
+      refusal_ = std::move(failed);
+      return false;
     }
+    if (place == Stacks::kNowhere) return false;
     history_.push_back(place);
     return true;
   }
@@ -50,6 +58,7 @@ class Matcher::Impl {
     QUIRE_CHECK(num_tokens < history_.size(), "rollback of {} tokens, but there are {}", num_tokens,
                 history_.size() - 1);
     if (num_tokens > 0) is_finished_ = false;
+    refusal_ = start_status_;
     history_.resize(history_.size() - num_tokens);
   }
 
@@ -58,6 +67,7 @@ class Matcher::Impl {
                 row.size(), vocabulary_.mask_words());
     std::fill(row.begin(), row.end(), 0);
     if (is_finished_) return {};
+    QUIRE_RETURN_IF_ERROR(refusal_);
     const std::lock_guard lock(grammar_->mutex);
     begin_work();
     const PlaceId place = history_.back();
@@ -94,6 +104,7 @@ class Matcher::Impl {
       }
       if (only < 0 || only == 256) break;
       place = stacks_.step(place, static_cast<uint8_t>(only));
+      if (!status().ok()) break;  // a byte may have looked forced because others were not tried
       out += static_cast<char>(only);
     }
     stacks_.release(mark);
@@ -118,7 +129,6 @@ class Matcher::Impl {
     const Stacks::Mark mark = stacks_.mark();
     walk_rows_.clear();
     walk_row_of_.clear();
-    num_steps_ = 0;
     const std::vector<Branch> owned(branches.begin(), branches.end());
     for (const Branch& branch : owned) add_branch(branch, row);
     stacks_.release(mark);
@@ -129,17 +139,20 @@ class Matcher::Impl {
     return {};
   }
 
-  // Must begin each public call: the call may cost as much as a mask.
+  // Must begin each public call: the call may cost as much as a mask. A call that exceeds a limit
+  // fails alone: nothing that it computed is kept, and other calls, of this and other matchers, go
+  // on.
   void begin_work() {
-    grammar_->store.limit_work(grammar_->limits.max_mask_expressions);
-    grammar_->lexer.limit_steps(grammar_->limits.max_mask_steps);
+    grammar_->store.begin_work(grammar_->limits.max_mask_expressions);
+    grammar_->lexer.begin_work(grammar_->limits.max_mask_steps);
+    stacks_.begin_work();
+    num_steps_ = 0;
   }
 
   // States and expressions that one text adds stay in the grammar. Marks it as crowded early
   // enough, so that later requests compile a new grammar before the limits make this one fail.
   void note_growth() {
-    const bool is_crowded = !grammar_->store.status().ok() || !grammar_->lexer.status().ok() ||
-                            grammar_->lexer.num_states() * 2 > grammar_->limits.max_lexer_states ||
+    const bool is_crowded = grammar_->lexer.num_states() * 2 > grammar_->limits.max_lexer_states ||
                             grammar_->store.num_nodes() * 2 > grammar_->limits.max_expressions;
     if (is_crowded) grammar_->crowded.store(true, std::memory_order_relaxed);
   }
@@ -149,8 +162,7 @@ class Matcher::Impl {
     QUIRE_RETURN_IF_ERROR(grammar_->lexer.status());
     QUIRE_RETURN_IF_ERROR(stacks_.status());
     if (num_steps_ > grammar_->limits.max_mask_steps) {
-      return internal_error("grammar budget: a mask took more than {} steps",
-                            grammar_->limits.max_mask_steps);
+      return over_budget(grammar_->limits.max_mask_steps, "steps behind terminals for a mask");
     }
     return {};
   }
@@ -191,7 +203,9 @@ class Matcher::Impl {
     path_.resize(vocabulary_.max_depth() + 1);
     path_[top_depth] = place;
     for (uint32_t i = top + 1; i < trie[top].skip;) {
-      if (++num_steps_ > grammar_->limits.max_mask_steps || !stacks_.status().ok()) return;
+      if (++num_steps_ > grammar_->limits.max_mask_steps || !stacks_.status().ok() ||
+          !grammar_->lexer.status().ok())
+        return;
       const TrieNode& node = trie[i];
       const PlaceId next = walk_step(path_[node.depth - 1], node.byte);
       if (next == Stacks::kNowhere) {
@@ -212,6 +226,8 @@ class Matcher::Impl {
   Stacks stacks_;
   std::vector<PlaceId> history_;  // after each token, and before the first
   bool is_finished_ = false;
+  Status start_status_;  // of the start's place, which failed for good if a limit was exceeded
+  Status refusal_;       // of the last accept(), if that was refused because of a limit
   size_t num_steps_ = 0;
   std::vector<WalkRow> walk_rows_;
   std::unordered_map<PlaceId, size_t> walk_row_of_;

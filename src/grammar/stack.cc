@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "grammar/rules/budget.h"
+
 namespace quire::grammar {
 namespace {
 
@@ -49,8 +51,8 @@ class Stacks::Closer {
   using Entry = std::pair<RuleId, Caller>;
 
   void over_budget() {
-    stacks_.status_ = invalid_argument("grammar budget: more than {} alternatives at one place",
-                                       grammar_.limits.max_stacks);
+    stacks_.status_ =
+        grammar::over_budget(grammar_.limits.max_stacks, "alternatives at one place of the text");
     todo_.clear();
   }
 
@@ -147,8 +149,7 @@ NodeId Stacks::intern_node(std::vector<Caller> callers, Count count) {
   const auto [it, is_new] = node_ids_.try_emplace(key, static_cast<NodeId>(nodes_.size()));
   if (!is_new) return it->second;
   if (nodes_.size() >= grammar_.limits.max_stack_nodes) {
-    status_ = invalid_argument("grammar budget: more than {} stack nodes",
-                               grammar_.limits.max_stack_nodes);
+    status_ = over_budget(grammar_.limits.max_stack_nodes, "stack nodes");
   }
   Node node{.callers = std::move(callers), .count = count, .key = key};
   std::vector<Hash128> parts;

@@ -52,7 +52,10 @@ class Stacks {
   Mark mark() const { return {nodes_.size(), places_.size()}; }
   void release(const Mark& mark);
 
-  Status status() const { return status_; }
+  // Returns the limit that a call exceeded since begin_work(). What it returned is then wrong, and
+  // so are the places and nodes that it made, until they are released.
+  const Status& status() const { return status_; }
+  void begin_work() { status_ = {}; }
 
  private:
   struct Node {

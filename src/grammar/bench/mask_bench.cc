@@ -85,6 +85,8 @@ Judgement judge(const std::shared_ptr<const Grammar>& grammar, std::span<const T
       out.slowest_us = mask_us.back();
       out.slowest_at = out.num_bytes;
     }
+    if (is_allowed && !is_taken)
+      out.status = matcher.fill_mask(row);  // the limit that was exceeded
     if (!is_taken) return out;
     out.num_bytes += vocabulary.token_bytes(token).size();
   }

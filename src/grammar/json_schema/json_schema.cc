@@ -4,6 +4,7 @@
 
 #include "grammar/json_schema/schema_compiler.h"
 #include "grammar/read/regex.h"
+#include "grammar/rules/budget.h"
 
 namespace quire::grammar {
 namespace {
@@ -60,9 +61,7 @@ Result<RuleId> SchemaCompiler::compile() {
     pending_.pop_back();
     QUIRE_ASSIGN_OR_RETURN(const Fragment body, value(conjunction));
     rules_.define(next, body);
-    if (rules_.num_rules() > kMaxRules) {
-      return invalid_argument("grammar budget: a schema has more than {} parts", kMaxRules);
-    }
+    if (rules_.num_rules() > kMaxRules) return over_budget(kMaxRules, "parts of a schema");
     QUIRE_RETURN_IF_ERROR(store_.status());
   }
   return rule;

@@ -6,6 +6,7 @@
 #include "grammar/json_schema/formats.h"
 #include "grammar/json_schema/keywords.h"
 #include "grammar/read/regex.h"
+#include "grammar/rules/budget.h"
 
 namespace quire::grammar {
 namespace {
@@ -158,10 +159,7 @@ Result<std::vector<Record>> Normalizer::expand(const Conjunction& conjunction) {
       product = std::move(next);
       num_steps += product.size();
       if (num_steps > kMaxRecords * 8 || product.size() > kMaxRecords) {
-        return invalid_argument(
-            "grammar budget: a schema has more than {} combinations of "
-            "alternatives",
-            kMaxRecords);
+        return over_budget(kMaxRecords, "combinations of alternatives in a schema");
       }
     }
     // Pushes in reverse, so that the alternatives are handled in the order of the schema.

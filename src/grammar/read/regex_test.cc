@@ -242,7 +242,7 @@ TEST(ExprStore, EmptinessOfManySearchesIsFoundSoon) {
   for (const char* word : {"rejected", "executing", "deprecated", "modification", "signing"}) {
     parts.push_back(store.complement(search(word)));
   }
-  store.limit_work(20'000);
+  store.begin_work(20'000);
   EXPECT_TRUE(store.is_live(store.all_of(parts)));
   parts.push_back(store.complement(search("prove")));
   EXPECT_FALSE(store.is_live(store.all_of(parts)));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "grammar/rules/budget.h"
+
 namespace quire::grammar {
 namespace {
 
@@ -52,8 +54,8 @@ uint32_t ExprStore::intern_set(const ByteSet& set) {
   return it->second;
 }
 
-void ExprStore::fail(std::string what) {
-  if (status_.ok()) status_ = invalid_argument("grammar budget: {}", what);
+void ExprStore::fail(size_t most, std::string_view what) {
+  if (status_.ok()) status_ = over_budget(most, what);
 }
 
 bool ExprStore::same_node(const Node& x, const Node& y) const {
@@ -164,7 +166,7 @@ ExprId ExprStore::intern(Node node) {
   if (!status_.ok()) return kNone;
   fill_properties(node);
   if (node.depth > limits_.max_depth) {
-    fail(fmt::format("an expression nests deeper than {}", limits_.max_depth));
+    fail(limits_.max_depth, "levels of expressions in each other");
     return kNone;
   }
   size_t slot = intern_key(node) & (slots_.size() - 1);
@@ -173,7 +175,7 @@ ExprId ExprStore::intern(Node node) {
     slot = (slot + 1) & (slots_.size() - 1);
   }
   if (nodes_.size() >= limits_.max_nodes) {
-    fail(fmt::format("more than {} expressions", limits_.max_nodes));
+    fail(limits_.max_nodes, "expressions");
     return kNone;
   }
   spend_work();
@@ -446,7 +448,7 @@ ExprId ExprStore::derivative_of_concat(ExprId expr, uint8_t byte) {
 
 ExprId ExprStore::derivative(ExprId expr, uint8_t byte) {
   if (derivatives_left_ == 0) {
-    fail("compiling takes too much work");
+    fail(max_derivatives_, "derivatives to compile");
     return kNone;
   }
   --derivatives_left_;

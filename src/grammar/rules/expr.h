@@ -8,8 +8,9 @@
 // Constructors simplify, so that equal languages mostly get equal ids and an expression has few
 // derivatives. Counted repetition stays a count. Intersection and complement are expressions too.
 //
-// Everything that a client can make grow is bounded: beyond a limit the store fails permanently
-// (status()) and its constructors return kNone. An ExprStore is not thread-safe.
+// Everything that a client can make grow is bounded: beyond a limit the store fails (status()), and
+// until begin_work() its constructors return kNone. What they return is then wrong, so callers must
+// not keep what they computed from it. An ExprStore is not thread-safe.
 #pragma once
 
 #include <array>
@@ -130,13 +131,17 @@ class ExprStore {
   ExprId tail(ExprId expr) const { return nodes_[expr].b; }
 
   size_t num_nodes() const { return nodes_.size(); }
-  // Sets how many more expressions may be made, and how many more derivatives examined for
-  // emptiness, before the store fails. This bounds the cost of one mask.
-  void limit_work(size_t count) { work_left_ = count; }
-  // Sets the same limit for derivatives taken, including those of parts. This bounds the time to
-  // compile.
-  void limit_derivatives(size_t count) { derivatives_left_ = count; }
-  Status status() const { return status_; }
+  // Begins a piece of work, such as a mask. Sets how many more expressions may be made, and how many
+  // more derivatives examined for emptiness, before the store fails. Earlier work that failed does
+  // not matter any more.
+  void begin_work(size_t max_work) {
+    max_work_ = work_left_ = max_work;
+    status_ = {};
+  }
+  // Sets how many more derivatives may be taken, including those of parts, before the store fails.
+  // This bounds the time to compile.
+  void limit_derivatives(size_t count) { max_derivatives_ = derivatives_left_ = count; }
+  const Status& status() const { return status_; }
 
  private:
   class Liveness;  // expr_liveness.cc
@@ -169,9 +174,9 @@ class ExprStore {
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
   uint32_t intern_set(const ByteSet& set);
   void collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) const;
-  void fail(std::string what);
+  void fail(size_t most, std::string_view what);
   void spend_work() {
-    if (work_left_ == 0) return fail("a mask takes more than its share of expressions");
+    if (work_left_ == 0) return fail(max_work_, "expressions made or examined for a mask");
     --work_left_;
   }
 
@@ -192,8 +197,8 @@ class ExprStore {
   std::unordered_map<Hash128, ByteClasses, Hash128Hasher> byte_classes_;
   std::vector<uint32_t> first_sets_;   // work memory of byte_classes()
   std::vector<uint32_t> number_sets_;  // the byte sets that numbers distinguish
-  size_t work_left_ = ~size_t{0};
-  size_t derivatives_left_ = ~size_t{0};
+  size_t max_work_ = ~size_t{0}, work_left_ = ~size_t{0};
+  size_t max_derivatives_ = ~size_t{0}, derivatives_left_ = ~size_t{0};
 };
 
 // The automata behind kMultiple and kCompare, from number_expr.cc.

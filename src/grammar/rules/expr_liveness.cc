@@ -23,7 +23,7 @@ bool ExprStore::is_live(ExprId expr) {
   if (!nodes_[expr].has_boolean) return expr != kNone;
   if (const auto known = live_.find(expr); known != live_.end()) return known->second;
   const bool is_live = Liveness(*this).find(expr);
-  live_[expr] = is_live;
+  if (status_.ok()) live_[expr] = is_live;
   return is_live;
 }
 
@@ -80,7 +80,7 @@ bool ExprStore::Liveness::search(ExprId expr) {
   };
   push(expr);
   size_t steps = 0;
-  while (!queue.empty()) {
+  while (!queue.empty() && store_.status().ok()) {
     const ExprId at = queue.top().second;
     queue.pop();
     const auto known = store_.live_.find(at);
@@ -94,14 +94,14 @@ bool ExprStore::Liveness::search(ExprId expr) {
     if (known != store_.live_.end()) continue;
     for (const uint8_t byte : store_.byte_classes(std::span(&at, 1)).representatives) {
       store_.spend_work();
-      if (++steps > store_.limits_.max_liveness_steps || !store_.status_.ok()) {
-        store_.fail("an intersection of patterns is too complex");
-        return true;
-      }
+      if (++steps > store_.limits_.max_liveness_steps)
+        store_.fail(store_.limits_.max_liveness_steps, "steps to decide whether anything matches");
+      if (!store_.status().ok()) return true;
       const ExprId next = store_.derivative(at, byte);
       if (next != ExprStore::kNone && parent.try_emplace(next, at).second) push(next);
     }
   }
+  if (!store_.status().ok()) return true;
   for (const auto& [e, unused] : parent) store_.live_[e] = false;
   return false;
 }

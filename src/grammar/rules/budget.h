@@ -1,0 +1,16 @@
+// The error for what a client's grammar may cost at most.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace quire::grammar {
+
+// `what` is what there is too much of: "lexer states".
+inline Status over_budget(size_t most, std::string_view what) {
+  return invalid_argument("grammar budget: expected at most {} {}, got more", most, what);
+}
+
+}  // namespace quire::grammar
