@@ -226,7 +226,7 @@ bool is_over_budget(const Status& status) {
 TEST(Grammar, AMaskBeyondALimitFailsAlone) {
   std::mt19937_64 rng(1);
   for (const GrammarLimits& limits :
-       {GrammarLimits{.max_mask_expressions = 30}, GrammarLimits{.max_mask_steps = 320}}) {
+       {GrammarLimits{.max_mask_expressions = 30}, GrammarLimits{.max_mask_steps = 290}}) {
     const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 300));
     const auto grammar = compile({GrammarKind::kRegex, kCheapAndCostly}, limits);
     ASSERT_TRUE(grammar.ok()) << grammar.status().message();
@@ -251,11 +251,11 @@ TEST(Grammar, ATokenBeyondALimitIsRefusedWithTheLimit) {
   std::mt19937_64 rng(1);
   const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 10));
   const auto grammar =
-      compile({GrammarKind::kRegex, kCheapAndCostly}, {.max_mask_expressions = 60});
+      compile({GrammarKind::kRegex, kCheapAndCostly}, {.max_mask_expressions = 30});
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   Matcher matcher(*grammar, vocabulary), other(*grammar, vocabulary);
   std::vector<uint32_t> row(vocabulary.mask_words());
-  const std::string costly = "aabaabbabaaabbbabaabab";
+  const std::string costly = "aabaabbabaaabbbabaababbbbaabbabaaabaabbb";
   EXPECT_FALSE(matcher.accept_bytes(costly));
   EXPECT_EQ(matcher.num_tokens(), 0U);
   const Status failed = matcher.fill_mask(row);
@@ -279,7 +279,7 @@ TEST(Grammar, AGrammarThatIsFullServesTheTextsThatItKnows) {
   ASSERT_TRUE(known.accept_bytes("b"));
   ASSERT_TRUE(known.fill_mask(row).ok());
   for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(unknown.accept_bytes("aabaabbabaaabbbabaabab"));
+    EXPECT_FALSE(unknown.accept_bytes("aabaabbabaaabbbabaababbbbaabbabaaabaabbb"));
     const Status failed = unknown.fill_mask(row);
     EXPECT_TRUE(is_over_budget(failed)) << failed.message();
     EXPECT_TRUE(known.accept_bytes("b"));
