@@ -285,7 +285,7 @@ TEST(Grammar, AGrammarThatIsFullServesTheTextsThatItKnows) {
     EXPECT_TRUE(known.accept_bytes("b"));
     EXPECT_TRUE(known.fill_mask(row).ok());
   }
-  EXPECT_TRUE(is_crowded(*grammar));
+  EXPECT_TRUE(is_crowded(**grammar));
 }
 
 TEST(Grammar, HostileGrammarsAreRefused) {
