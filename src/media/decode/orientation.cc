@@ -51,7 +51,9 @@ int read_orientation(std::span<const std::byte> segment) {
 Image turn_upright(Image image, int orientation) {
   if (orientation <= 1) return image;
   const bool swaps = orientation >= 5;
-  Image out = make_image(swaps ? image.height : image.width, swaps ? image.width : image.height);
+  Image out{.width = swaps ? image.height : image.width,
+            .height = swaps ? image.width : image.height,
+            .rgb = std::vector<uint8_t>(image.rgb.size())};
   const int32_t right = image.width - 1, bottom = image.height - 1;
   for (int32_t y = 0; y < out.height; ++y) {
     for (int32_t x = 0; x < out.width; ++x) {
