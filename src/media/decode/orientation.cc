@@ -1,6 +1,7 @@
 // EXIF data are a small TIFF file: a byte order, then a list of 12-byte entries.
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "media/decode/decoders.h"
 
