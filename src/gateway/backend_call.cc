@@ -10,6 +10,8 @@
 #include <boost/asio/write.hpp>
 #include <utility>
 
+#include "gateway/request_text.h"
+
 namespace quire::gateway {
 namespace {
 
@@ -38,18 +40,6 @@ void watch_peer(Tcp::socket& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kMostProbes);
   // The same limit applies to a request whose bytes are not acknowledged.
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, (kQuietTimeS + kMostProbes * kProbeIntervalS) * 1000);
-}
-
-// Returns whether a header is about one connection and not about the answer (RFC 9110, section
-// 7.6.1). The gateway's own server sets such headers anew.
-bool is_of_connection(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "connection", "keep-alive",         "transfer-encoding", "te", "trailer", "upgrade",
-      "date",       "proxy-authenticate", "content-length"};
-  for (const std::string_view known : kNames) {
-    if (server::equals_ignoring_case(name, known)) return true;
-  }
-  return false;
 }
 
 // Returns whether an error means that the other side has closed the connection.
@@ -196,10 +186,11 @@ void BackendCall::tell_head() {
     const std::string_view value(field.value().data(), field.value().size());
     if (field.name() == http::field::content_type) {
       head.content_type = value;
-    } else if (!is_of_connection(name)) {
+    } else if (field.name() != http::field::date) {  // the gateway's own server sets the date
       head.headers.emplace_back(name, value);
     }
   }
+  drop_connection_headers(head.headers);
   const auto length = parser_->content_length();
   listener_->on_head(std::move(head), length ? std::optional<uint64_t>(*length) : std::nullopt);
 }

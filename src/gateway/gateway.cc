@@ -6,10 +6,10 @@
 #include <future>
 #include <thread>
 
+#include "base/check.h"
 #include "gateway/kv_legs.h"
 #include "gateway/prefill_call.h"
 #include "server/http/api_error.h"
-#include "server/http/metrics_text.h"
 
 namespace quire::gateway {
 namespace {
@@ -74,6 +74,7 @@ Status Gateway::start() {
 
 template <typename Work>
 void Gateway::on_thread(Work work) const {
+  QUIRE_CHECK(listener_.is_running(), "the gateway's thread runs between start() and stop()");
   std::promise<void> done;
   asio::post(*listener_.io(), [&] {
     work();
@@ -178,6 +179,34 @@ void Gateway::on_done(const HttpRequest&, int status, double) { ++answers_[statu
 
 // --- Pages ---
 
+void Gateway::append_backend_metrics(server::MetricsWriter& out) const {
+  const auto by_backend = [&](std::string_view name, std::string_view type, std::string_view help,
+                              auto value) {
+    out.family(name, type, help);
+    for (const Pool* const pool : {&pool_, &prefill_pool_}) {
+      for (const auto& backend : pool->backends.all()) {
+        // One server may be in both pools.
+        const server::MetricLabel labels[] = {
+            {"backend", backend->address().authority()},
+            {"prefills", pool == &prefill_pool_ ? "true" : "false"}};
+        out.sample(name, labels, static_cast<double>(value(*backend)));
+      }
+    }
+  };
+  by_backend("quire:route_backend_up", "gauge", "1: it takes requests.",
+             [](const Backend& b) { return b.is_healthy() ? 1 : 0; });
+  by_backend("quire:route_backend_requests_open", "gauge", "Requests that it has.",
+             [](const Backend& b) { return b.num_open; });
+  by_backend("quire:route_backend_requests_total", "counter", "Requests sent to it.",
+             [](const Backend& b) { return b.counts.num_requests; });
+  by_backend("quire:route_backend_failures_total", "counter",
+             "Requests that it did not answer to their end.",
+             [](const Backend& b) { return b.counts.num_failures; });
+  by_backend("quire:route_backend_ejections_total", "counter",
+             "Times that it stopped taking requests.",
+             [](const Backend& b) { return b.counts.num_ejections; });
+}
+
 std::string Gateway::metrics_text() const {
   const auto real = [](auto x) { return static_cast<double>(x); };
   server::MetricsWriter out;
@@ -203,28 +232,7 @@ std::string Gateway::metrics_text() const {
       real(counts_.num_open));
   one("quire:route_connections", "gauge", "Connections of clients.",
       real(listener_.num_connections()));
-  const auto by_backend = [&](std::string_view name, std::string_view type, std::string_view help,
-                              auto value) {
-    out.family(name, type, help);
-    for (const Pool* const pool : {&pool_, &prefill_pool_}) {
-      for (const auto& backend : pool->backends.all()) {
-        const server::MetricLabel label{"backend", backend->address().authority()};
-        out.sample(name, {&label, 1}, real(value(*backend)));
-      }
-    }
-  };
-  by_backend("quire:route_backend_up", "gauge", "1: it takes requests.",
-             [](const Backend& b) { return b.is_healthy() ? 1 : 0; });
-  by_backend("quire:route_backend_requests_open", "gauge", "Requests that it has.",
-             [](const Backend& b) { return b.num_open; });
-  by_backend("quire:route_backend_requests_total", "counter", "Requests sent to it.",
-             [](const Backend& b) { return b.counts.num_requests; });
-  by_backend("quire:route_backend_failures_total", "counter",
-             "Requests that it did not answer to their end.",
-             [](const Backend& b) { return b.counts.num_failures; });
-  by_backend("quire:route_backend_ejections_total", "counter",
-             "Times that it stopped taking requests.",
-             [](const Backend& b) { return b.counts.num_ejections; });
+  append_backend_metrics(out);
   out.family("quire:route_answers_total", "counter", "Answers to clients, by status.");
   for (const auto& [status, count] : answers_) {
     const server::MetricLabel label{"status", std::to_string(status)};

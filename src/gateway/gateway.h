@@ -20,6 +20,7 @@
 #include "gateway/backend_set.h"
 #include "gateway/health_checker.h"
 #include "gateway/proxy_call.h"
+#include "server/http/metrics_text.h"
 #include "server/http_listener.h"
 
 namespace quire::gateway {
@@ -71,6 +72,7 @@ class Gateway final : public server::RequestHandler {
   void on_thread(Work work) const;
   std::optional<server::HttpResponse> own_answer(const server::HttpRequest& request) const;
   std::string metrics_text() const;
+  void append_backend_metrics(server::MetricsWriter& out) const;
   std::string backends_json() const;
 
   const server::ExporterOptions otlp_;

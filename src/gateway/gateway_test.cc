@@ -64,22 +64,26 @@ TEST(Gateway, PassesRequestsAndAnswersOn) {
   FakeBackend backend([&](const Exchange& exchange) {
     seen = exchange.request;
     exchange.write(
-        "HTTP/1.1 201 Created\r\nContent-Type: text/x\r\nX-Own: 1\r\nConnection: keep-alive\r\n"
-        "Content-Length: 5\r\n\r\nhello");
+        "HTTP/1.1 201 Created\r\nContent-Type: text/x\r\nX-Own: 1\r\nX-Hop: 1\r\n"
+        "Connection: keep-alive, x-hop\r\nContent-Length: 5\r\n\r\nhello");
     return true;
   });
   const auto gateway = start({&backend});
   TestClient client(gateway->port());
   const ClientResponse answer =
-      client.request("POST", "/v1/a%20b%3f?x=%20y", "{\"a\":1}",
-                     {"Authorization: Bearer k", "X-Request-Id: 7", "Connection: keep-alive"});
+      client.request("POST", "/v1/a%20b%3f%2Fc?x=%20y", "{\"a\":1}",
+                     {"Authorization: Bearer k", "X-Request-Id: 7", "X-Mine: 1", "X-Other: 2",
+                      "Connection: X-MINE ,keep-alive", "Connection: x-other"});
   EXPECT_EQ(answer.status, 201);
   EXPECT_EQ(answer.body, "hello");
   EXPECT_EQ(answer.headers.at("content-type"), "text/x");
   EXPECT_EQ(answer.headers.at("x-own"), "1");
-  EXPECT_TRUE(seen.starts_with("POST /v1/a%20b%3F?x=%20y HTTP/1.1\r\n")) << seen;
+  EXPECT_FALSE(answer.headers.contains("x-hop"));
+  EXPECT_TRUE(seen.starts_with("POST /v1/a%20b%3f%2Fc?x=%20y HTTP/1.1\r\n")) << seen;
   EXPECT_NE(seen.find(fmt::format("Host: 127.0.0.1:{}\r\n", backend.port())), seen.npos);
   EXPECT_NE(seen.find("uthorization: Bearer k\r\n"), seen.npos);
+  for (const char* const dropped : {"X-Mine", "X-Other", "Connection"})
+    EXPECT_EQ(seen.find(dropped), seen.npos) << seen;
   EXPECT_TRUE(seen.ends_with("\r\n\r\n{\"a\":1}"));
   EXPECT_EQ(client.request("GET", "/x").status, 201);
   EXPECT_EQ(client.request("GET", "/health").status, 200);
@@ -380,6 +384,19 @@ TEST(Gateway, PromptsGoToPrefillFirst) {
   // A request without a prompt has one leg.
   EXPECT_EQ(client.request("GET", "/v1/models").body, "text");
   EXPECT_EQ(prefill.num_requests, 1);
+}
+
+TEST(Gateway, AServerThatPrefillsTooHasTwoSeries) {
+  FakeBackend backend(says("x"));
+  const auto gateway = start_split({&backend}, {&backend});
+  TestClient client(gateway->port());
+  const std::string metrics = client.request("GET", "/metrics").body;
+  for (const char* const prefills : {"false", "true"}) {
+    const std::string series =
+        fmt::format("quire:route_backend_up{{backend=\"127.0.0.1:{}\",prefills=\"{}\"}} 1",
+                    backend.port(), prefills);
+    EXPECT_NE(metrics.find(series), std::string::npos) << metrics;
+  }
 }
 
 // Whatever happens to the first leg, the second one answers.

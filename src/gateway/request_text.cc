@@ -2,41 +2,48 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
+#include <vector>
+
+#include "base/text_fields.h"
 
 namespace quire::gateway {
 namespace {
 
-// Returns whether a header is about the client's connection to the gateway and not about the
-// request.
-bool is_of_connection(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "connection", "keep-alive",     "transfer-encoding",  "te", "trailer", "upgrade", "host",
-      "expect",     "content-length", "proxy-authorization"};
-  for (const std::string_view known : kNames) {
-    if (server::equals_ignoring_case(name, known)) return true;
-  }
-  return false;
-}
+constexpr std::string_view kConnectionNames[] = {"connection",
+                                                 "content-length",
+                                                 "keep-alive",
+                                                 "proxy-connection",
+                                                 "proxy-authenticate",
+                                                 "proxy-authorization",
+                                                 "te",
+                                                 "trailer",
+                                                 "transfer-encoding",
+                                                 "upgrade"};
 
-// Returns the request target for a path, which server::split_target() has decoded, and a query.
-std::string target_of(std::string_view path, std::string_view query) {
-  constexpr std::string_view kPlain = "/-._~!$&'()*+,;=:@";
-  std::string target;
-  for (const char c : path) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || kPlain.find(c) != kPlain.npos;
-    if (is_plain) {
-      target += c;
-    } else {
-      fmt::format_to(std::back_inserter(target), "%{:02X}", static_cast<unsigned char>(c));
-    }
+// Adds the members of a list whose members are separated by commas.
+void add_members(std::string_view list, std::vector<std::string>& members) {
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    members.emplace_back(trim(list.substr(0, comma)));
+    list.remove_prefix(std::min(comma + 1, list.size()));
   }
-  if (!query.empty()) target.append("?").append(query);
-  return target;
 }
 
 }  // namespace
+
+void drop_connection_headers(server::HeaderList& headers) {
+  std::vector<std::string> dropped(std::begin(kConnectionNames), std::end(kConnectionNames));
+  for (const auto& [name, value] : headers) {
+    if (server::equals_ignoring_case(name, "connection")) add_members(value, dropped);
+  }
+  std::erase_if(headers, [&](const auto& header) {
+    return std::ranges::any_of(dropped, [&](const std::string& name) {
+      return server::equals_ignoring_case(header.first, name);
+    });
+  });
+}
 
 std::string_view session_of(const server::HttpRequest& request) {
   for (const std::string_view name :
@@ -52,11 +59,14 @@ bool may_be_retried(int status) {
 
 std::string request_text(const server::HttpRequest& request, std::string_view body,
                          const Backend& backend) {
-  std::string text =
-      fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method,
-                  target_of(request.path, request.query), backend.address().authority());
-  for (const auto& [name, value] : request.headers) {
-    if (!is_of_connection(name))
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
+                                 backend.address().authority());
+  server::HeaderList headers = request.headers;
+  drop_connection_headers(headers);
+  for (const auto& [name, value] : headers) {
+    // The gateway names the host anew and has answered the expectation.
+    if (!server::equals_ignoring_case(name, "host") &&
+        !server::equals_ignoring_case(name, "expect"))
       fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   }
   if (!body.empty() || request.method == "POST")

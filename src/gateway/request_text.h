@@ -1,4 +1,5 @@
-// These functions turn a client's request into the one that goes to a backend.
+// These functions turn a client's request into the one that goes to a backend. A proxy does not pass
+// on what is about one connection and not about the message (RFC 9110, section 7.6.1).
 #pragma once
 
 #include <string>
@@ -9,6 +10,9 @@
 
 namespace quire::gateway {
 
+// Drops the headers that are always about one connection, and those that the message's own
+// Connection header names. Whoever sends the message on writes such headers anew.
+void drop_connection_headers(server::HeaderList& headers);
 // Returns the text of the request with `body` in the place of its own body, and without the headers
 // that only concern the client's connection.
 std::string request_text(const server::HttpRequest& request, std::string_view body,

@@ -158,6 +158,7 @@ Status HttpListener::start(ThreadTimes* times) {
       });
     }
   } catch (const std::system_error& e) {
+    stop();
     return unavailable("the server's threads: {}", e.what());
   }
   return {};

@@ -182,8 +182,9 @@ HttpRequestReader::State HttpRequestReader::read_head() {
     return fail(415, "expected a body without Content-Encoding");
   }
   const auto target = message.target();
-  if (!split_target({target.data(), target.size()}, request_.path, request_.query) &&
-      !(request_.method == "OPTIONS" && target == "*")) {
+  if (request_.method == "OPTIONS" && target == "*") {
+    request_.target = "*";
+  } else if (!read_target({target.data(), target.size()}, request_)) {
     return fail(400, "expected a request target that begins with '/'");
   }
   const auto expect = request_.header("Expect");

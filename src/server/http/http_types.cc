@@ -72,9 +72,10 @@ std::string_view reason_phrase(int status) {
   return "Unknown";
 }
 
-bool split_target(std::string_view target, std::string& path, std::string& query) {
+bool read_target(std::string_view target, HttpRequest& request) {
+  std::string& path = request.path;
   path.clear();
-  query.clear();
+  request.query.clear();
   // This is the absolute form of a target, which requests to a proxy have and which servers must
   // accept (RFC 9112, section 3.2.2).
   if (constexpr std::string_view kScheme = "http://"; target.starts_with(kScheme)) {
@@ -83,8 +84,9 @@ bool split_target(std::string_view target, std::string& path, std::string& query
     if (target.empty() || target.front() == '?') return false;
   }
   if (target.empty() || target.front() != '/') return false;
+  request.target = target;
   if (const size_t mark = target.find('?'); mark != std::string_view::npos) {
-    query = target.substr(mark + 1);
+    request.query = target.substr(mark + 1);
     target = target.substr(0, mark);
   }
   for (size_t i = 0; i < target.size(); ++i) {

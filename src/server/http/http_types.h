@@ -21,9 +21,10 @@ bool equals_ignoring_case(std::string_view a, std::string_view b);
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // percent-decoded, without the query
-  std::string query;  // as sent
-  int version = 11;   // 10 or 11
+  std::string target;  // in origin form, as sent: path and query, percent-encoded
+  std::string path;    // percent-decoded, without the query
+  std::string query;   // as sent
+  int version = 11;    // 10 or 11
   bool keep_alive = true;
   HeaderList headers;
   std::string body;
@@ -42,9 +43,9 @@ struct HttpResponse {
 
 void append_headers(HttpResponse& response, const HeaderList& headers);
 std::string_view reason_phrase(int status);
-// Splits a request target into decoded path and raw query; false when it is not an origin-form
-// target.
-bool split_target(std::string_view target, std::string& path, std::string& query);
+// Reads the target of a request line into the target, path and query of a request. Returns
+// false when it is neither in origin form nor in absolute form.
+bool read_target(std::string_view target, HttpRequest& request);
 
 struct HeadOptions {
   int version = 11;
