@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "exec/media/encoder_cache.h"
+#include "exec/media/encoder_kv.h"
 #include "exec/media/encoder_output.h"
 #include "kernels/api/norm.h"
 #include "nn/decoder/decoder_memory.h"
@@ -13,16 +13,16 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kBlockSize = EncoderCache::kBlockSize;
+constexpr int32_t kBlockSize = EncoderKv::kBlockSize;
 
-int64_t blocks_of(int64_t num_rows) { return EncoderCache::blocks_of(num_rows); }
+int64_t blocks_of(int64_t num_rows) { return EncoderKv::blocks_of(num_rows); }
 
 // Counts one block more per window, because each window may leave a block partly empty.
 int64_t num_blocks(const VisionSpec& spec) {
   return blocks_of(spec.max_rows()) + spec.max_windows();
 }
 
-EncoderCache cache_of(const VisionSpec& spec) {
+EncoderKv cache_of(const VisionSpec& spec) {
   return {spec.encoder.layers.front().attention, num_blocks(spec)};
 }
 

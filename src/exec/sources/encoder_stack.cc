@@ -27,9 +27,9 @@ Status EncoderStack::open(TensorSource source, const NameMap& names,
   return {};
 }
 
-int64_t EncoderStack::num_blocks() const { return EncoderCache::blocks_of(limits_.max_tokens); }
+int64_t EncoderStack::num_blocks() const { return EncoderKv::blocks_of(limits_.max_tokens); }
 
-EncoderCache EncoderStack::cache() const { return {spec_.layers.front().attention, num_blocks()}; }
+EncoderKv EncoderStack::cache() const { return {spec_.layers.front().attention, num_blocks()}; }
 
 int64_t EncoderStack::workspace_bytes() const {
   return decoder_memory(spec_, weights_, limits_, stream_).total() + cache().bytes();

@@ -9,7 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "device/stream.h"
-#include "exec/media/encoder_cache.h"
+#include "exec/media/encoder_kv.h"
 #include "nn/decoder/decoder.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
@@ -56,7 +56,7 @@ class EncoderStack {
 
  private:
   int64_t num_blocks() const;
-  EncoderCache cache() const;
+  EncoderKv cache() const;
   const float* run(const TokenId* token_ids, const EncoderRows& rows);
   // Cuts the rows into runs, each of which attends to all rows or to the first num_seen.
   void cut_runs(const EncoderRows& rows, KvGroupInputs& group);

@@ -1,4 +1,4 @@
-// EncoderCache is the place of an encoder's keys and values. A layer's keys and values are read
+// EncoderKv is the place of an encoder's keys and values. A layer's keys and values are read
 // before those of the next layer are written, so all layers use one place.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-class EncoderCache {
+class EncoderKv {
  public:
   static constexpr int32_t kBlockSize = 16;  // rows
   static constexpr int64_t blocks_of(int64_t num_rows) {
@@ -18,7 +18,7 @@ class EncoderCache {
   }
 
   // `attention` is that of any layer: all have the same heads.
-  EncoderCache(const AttentionSpec& attention, int64_t num_blocks)
+  EncoderKv(const AttentionSpec& attention, int64_t num_blocks)
       : attention_(attention), num_blocks_(num_blocks) {}
 
   int64_t bytes() const { return 2 * Arena::padded(half_floats() * int64_t{sizeof(float)}); }

@@ -1,8 +1,8 @@
-#include "exec/media/encoder_cache.h"
+#include "exec/media/encoder_kv.h"
 
 namespace quire {
 
-KvCacheView EncoderCache::place(Arena& arena) const {
+KvCacheView EncoderKv::place(Arena& arena) const {
   return {.key = arena.allocate<float>(half_floats()),
           .value = arena.allocate<float>(half_floats()),
           .dtype = DType::kF32,
