@@ -16,7 +16,7 @@ class Matcher::Impl {
         vocabulary_(vocabulary),
         stacks_([this]() -> Grammar& {
           grammar_->mutex.lock();
-          begin_work();
+          begin_grammar_work();
           return *grammar_;
         }()) {
     start_status_ = refusal_ = status();
@@ -143,10 +143,14 @@ class Matcher::Impl {
   // fails alone: nothing that it computed is kept, and other calls, of this and other matchers, go
   // on.
   void begin_work() {
-    grammar_->store.begin_work(grammar_->limits.max_mask_expressions);
-    grammar_->lexer.begin_work(grammar_->limits.max_mask_steps);
+    begin_grammar_work();
     stacks_.begin_work();
     num_steps_ = 0;
+  }
+  // The constructor calls this before stacks_ exists.
+  void begin_grammar_work() {
+    grammar_->store.begin_work(grammar_->limits.max_mask_expressions);
+    grammar_->lexer.begin_work(grammar_->limits.max_mask_steps);
   }
 
   // States and expressions that one text adds stay in the grammar. Marks it as crowded early

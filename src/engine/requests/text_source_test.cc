@@ -82,7 +82,7 @@ TEST(TextSource, OtherSourcesAreRefused) {
   EXPECT_NE(check_request(heard, limits).message().find("the model's encoder reads the prompt"),
             std::string::npos);
   limits.media.text_source = {};
-  EXPECT_NE(check_request(request, limits).message().find("expected a recording"),
+  EXPECT_NE(check_request(request, limits).message().find("expected one recording"),
             std::string::npos);
 }
 
