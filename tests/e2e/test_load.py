@@ -1,5 +1,6 @@
 """Overload and many open streams: nobody is lost, nothing hangs, memory stays flat."""
 import asyncio
+import time
 import json
 
 from harness import Skip
@@ -51,6 +52,10 @@ def test_overload(ctx):
             outcomes[status] = outcomes.get(status, 0) + 1
     ctx.wait_idle(60)
     after = ctx.rss_mib()
+    until = time.monotonic() + 20  # the server looks for freed memory from time to time
+    while before and after - before >= 64 and time.monotonic() < until:
+        time.sleep(0.5)
+        after = ctx.rss_mib()
     print(f"overload: {outcomes}, rss {before} -> {after} MiB")
     assert outcomes.get(200, 0) > 0
     if before:
