@@ -1,7 +1,7 @@
 """Overload and many open streams: nobody is lost, nothing hangs, memory stays flat."""
 import asyncio
-import time
 import json
+import time
 
 from harness import Skip
 
