@@ -71,7 +71,7 @@ def test_chat_says_why_an_answer_was_cut(binary):
         assert context_use(terminal) == (64, 64)
     with chat(binary, "--max-tokens", "5") as terminal:
         terminal.send("Tell me a story about a fox named Pip.\r")
-        terminal.expect(r"\[the answer was cut after 5 tokens, the most of one answer \(--max-tokens\)\]")
+        terminal.expect(r"\[the answer was cut after 5 tokens, the limit of one answer \(--max-tokens\)\]")
 
 
 def test_chat_keeps_conversations_and_tells_its_speed(binary):
