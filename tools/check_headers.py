@@ -3,8 +3,8 @@
 
 Each header under src/, apps/ and include/ is given to the compiler by itself, with the flags of a source file near it in
 BUILD_DIR/compile_commands.json. A -inl.h holds what is compiled once per instruction set: it gets the flags of a source that
-includes it, which say what set that is. With --since only headers that differ from COMMIT are. Headers for the CUDA compiler
-and headers of one instruction set under src/kernels/cpu are left out.
+includes it, which say what set that is. With --since only headers whose code, comments aside, differs from COMMIT are. Headers
+for the CUDA compiler and headers of one instruction set under src/kernels/cpu are left out.
 """
 import argparse
 import concurrent.futures
@@ -24,6 +24,8 @@ DEVICE_FOLDER = "src/kernels/cuda/"  # headers for the CUDA compiler
 PART = re.compile(r"^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
 PER_INSTRUCTION_SET = "-inl.h"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+# A string, which may hold what looks like a comment, or a comment.
+STRING_OR_COMMENT = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*(?:.|\n)*?\*/')
 MAX_ERROR_LINES = 6
 
 
@@ -72,6 +74,16 @@ def flags_for(header, commands):
     return commands[max(sources, key=nearness)]
 
 
+def code_of(text):
+    """Returns the words of a source without its comments."""
+    return STRING_OR_COMMENT.sub(lambda match: match[0] if match[0][0] in 'R"' else " ", text).split()
+
+
+def has_the_code_of(name, commit):
+    before = subprocess.run(["git", "-C", str(ROOT), "show", f"{commit}:{name}"], capture_output=True, text=True)
+    return before.returncode == 0 and code_of(before.stdout) == code_of((ROOT / name).read_text())
+
+
 def headers(since):
     names = ["ls-files", "*.h"] if since is None else ["diff", "--name-only", "--diff-filter=d", since, "--", "*.h"]
     listed = subprocess.run(["git", "-C", str(ROOT)] + names, check=True, capture_output=True, text=True).stdout
@@ -79,7 +91,7 @@ def headers(since):
         path = ROOT / name
         if name.split("/")[0] not in ("src", "apps", "include") or PART.search(name):
             continue
-        if not name.startswith(DEVICE_FOLDER):
+        if not name.startswith(DEVICE_FOLDER) and not (since and has_the_code_of(name, since)):
             yield path
 
 
