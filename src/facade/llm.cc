@@ -15,7 +15,7 @@
 #include "facade/model_bundle.h"
 #include "facade/model_images.h"
 #include "facade/running_llm.h"
-#include "facade/tokenizer/cut_text.h"
+#include "tokenizer/cut_text.h"
 
 namespace quire {
 namespace {
@@ -246,7 +246,8 @@ struct LLM::Impl {
     if (!truncate || std::ssize(whole.ids) <= model.max_model_len) return whole;
     QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> bare,
                            encode(text, /*add_special_tokens=*/false));
-    QUIRE_ASSIGN_OR_RETURN(whole.ids, cut_text(std::move(whole.ids), bare, model.max_model_len));
+    QUIRE_ASSIGN_OR_RETURN(
+        whole.ids, cut_text(std::move(whole.ids), bare, model.max_model_len, CutSide::kRight));
     return whole;
   }
 

@@ -1,4 +1,4 @@
-// Owns a file descriptor and closes it at the end.
+// FileDescriptor owns a file descriptor and closes it at the end.
 #pragma once
 
 #include <unistd.h>

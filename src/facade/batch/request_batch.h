@@ -1,5 +1,5 @@
-// RequestBatch: the requests of one call. There may be more of them than the engine's queue has
-// room for: the call is then their queue.
+// RequestBatch runs the requests of one call. There may be more of them than the engine's queue has
+// room for; they then wait in the call.
 #pragma once
 
 #include <cstddef>

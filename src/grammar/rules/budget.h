@@ -1,4 +1,4 @@
-// The error for what a client's grammar may cost at most.
+// over_budget() makes the error of a client's grammar that costs more than it may.
 #pragma once
 
 #include <cstddef>

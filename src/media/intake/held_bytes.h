@@ -32,8 +32,8 @@ class HeldBytes {
   int64_t bytes_ = 0;
 };
 
-// Is called with the bytes that a file takes once it is decoded, before they are allocated. An error
-// ends the decoding.
+// A decoder calls this with the bytes that a file takes once it is decoded, before it allocates them.
+// An error ends the decoding.
 using ReserveBytes = std::function<Status(int64_t)>;
 
 // MediaMemory bounds what requests hold, and what is decoded at the same time. What a file takes

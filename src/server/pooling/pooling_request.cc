@@ -14,6 +14,7 @@
 #include "server/json/json_members.h"
 #include "server/ollama/ollama_request.h"
 #include "server/openai/prompt_input.h"
+#include "tokenizer/cut_text.h"
 
 namespace quire::server {
 namespace {
@@ -349,25 +350,10 @@ class Preparation {
     if (most == 0 || std::ssize(*ids) <= most) return add(std::move(*ids), -1, where);
     Result<std::vector<TokenId>> bare = context_.model.codec->encode(text, false);
     if (!bare.ok()) return from_status(bare.status());
-    const auto text_at = std::search(ids->begin(), ids->end(), bare->begin(), bare->end());
-    if (text_at == ids->end() && !bare->empty()) {
-      return field_error(where, fmt::format("expected at most {} tokens, got {}; this model's "
-                                            "special tokens do not let a text be cut",
-                                            most, ids->size()));
-    }
-    return add(cut(std::move(*ids), text_at - ids->begin(), *bare, most), -1, where);
-  }
-
-  // `ids` are `bare`, which begins at `text_at`, with special tokens before and after it, which
-  // stay.
-  std::vector<TokenId> cut(std::vector<TokenId> ids, std::ptrdiff_t text_at,
-                           const std::vector<TokenId>& bare, int64_t most) const {
-    const auto at = ids.begin() + text_at;
-    const auto excess = std::min<int64_t>(std::ssize(ids) - most, std::ssize(bare));
-    const bool cuts_left = side_ == 0;
-    const auto first = at + (cuts_left ? 0 : std::ssize(bare) - excess);
-    ids.erase(first, first + excess);
-    return ids;
+    const CutSide side = side_ == 0 ? CutSide::kLeft : CutSide::kRight;
+    Result<std::vector<TokenId>> kept = cut_text(std::move(*ids), *bare, most, side);
+    if (!kept.ok()) return field_error(where, kept.status().message());
+    return add(std::move(*kept), -1, where);
   }
 
   ApiCheck add_tokens(const json::value& list, const std::string& where) {
